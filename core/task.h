@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// A task as parsed from its folder (DESIGN.md 6, FORMAT.md). Immutable once parsed.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "core/bound.h"
+#include "core/expr.h"
+#include "core/target.h"
+
+namespace fettle {
+
+// Files of a task folder by path relative to it ("task.yaml", "kernel.cu"). Reading a folder into
+// this is core-external I/O (cli/task_folder.h); the wire carries exactly this.
+using TaskFiles = std::map<std::string, std::string>;
+
+// A mistake in a task file.
+struct TaskProblem {
+  std::string file;
+  int line = 0, column = 0;    // From 1; 0 where no place can be named.
+  std::string field;           // "args.x.shape", ...
+  std::string message;         // What is wrong and what to write instead.
+};
+std::string FormatProblems(const std::vector<TaskProblem>& problems);  // file:line:col: message
+
+struct Tunable {
+  std::string name;
+  std::vector<std::int64_t> values;  // In the task's order, distinct.
+};
+using TunableValues = std::map<std::string, std::int64_t>;
+
+// One element of a launch's argument list, unbound.
+struct PlanArg;
+struct PlanStep;
+
+// A kernel as a baseline, a proposal or a rival carries it.
+struct KernelSpec {
+  std::string source_name;           // "kernel.cu"; diagnostics use it.
+  std::string source;
+  std::vector<std::pair<std::string, std::string>> headers;  // Further files: name, text.
+  Dialect dialect = Dialect::kCuda;
+  int lanes = 32;                    // 32, 64, or 0 for any.
+  std::vector<Tunable> tunables;
+  TunableValues values;              // One per tunable.
+  std::vector<Expr> constraints;
+  std::vector<Expr> guards;          // `requires`, over dims.
+  nlohmann::json launches;           // Canonical JSON of `launches`; parsed form below.
+  nlohmann::json workspace;          // Canonical JSON of `workspace`.
+};
+
+// Parsed declaration of dims, args, cases and so on; defined in task_model.h for those who need it.
+struct TaskModel;
+
+class Task {
+ public:
+  // Parses and checks `files["task.yaml"]` and what it names. On failure fills `problems` (never
+  // empty then) and returns kInvalidArgument with the first one.
+  static absl::StatusOr<std::shared_ptr<const Task>> Parse(TaskFiles files,
+                                                           std::vector<TaskProblem>* problems);
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  ~Task();
+
+  const std::string& name() const;
+  const std::string& summary() const;
+  const std::string& license() const;
+  const std::string& digest() const;        // DESIGN.md 2, lower-case hex.
+  const TaskFiles& files() const;
+  const KernelSpec& baseline() const;
+  const TaskModel& model() const;
+  // Source and function of the reference and of a custom checker (empty where there is none).
+  // Kinds: "cxx" (host C++), "npy" (stored outputs).
+  struct ReferenceSpec { std::string kind, source, function; std::vector<std::string> files; };
+  const ReferenceSpec& reference() const;
+  struct CheckerSpec { std::string source, function; std::vector<std::string> outputs; };
+  const std::vector<CheckerSpec>& checkers() const;
+  int held_out_count() const;
+
+  // Cases of a set, bound. Entry i of the result is "timed/i" etc. Data-dependent dims are drawn
+  // with `seed`. kInvalidArgument where `valid` does not hold.
+  absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed) const;
+  // Draws `held_out_count()` new cases (FORMAT.md "Dims, cases, fills") from `seed`, each needing
+  // at most `memory_cap` bytes. kInvalidArgument names the condition that failed most.
+  absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed,
+                                                     std::int64_t memory_cap) const;
+
+  // The plan of `kernel` for one case. kInvalidArgument: an expression fails, an argument does not
+  // exist, more than 256 launches, limits of the target exceeded (message says which).
+  absl::StatusOr<BoundPlan> BindPlan(const KernelSpec& kernel, const TunableValues& values,
+                                     const BoundCase& bound_case, const Target& target) const;
+  // Whether `requires` holds for the case.
+  absl::StatusOr<bool> Supports(const KernelSpec& kernel, const BoundCase& bound_case) const;
+  // Whether all constraints hold for these values (dims-free constraints, or with `bound_case`).
+  absl::StatusOr<bool> Admits(const KernelSpec& kernel, const TunableValues& values,
+                              const Target& target, const BoundCase* bound_case) const;
+
+  // What must be compiled for the case: macro definitions (tunables, `specialize` dims, each as
+  // NAME=value) and name expressions, spelled for `dialect`. Cases with equal inputs share a build.
+  struct BuildInputs {
+    std::vector<std::pair<std::string, std::string>> macros;
+    std::vector<std::string> entries;
+    std::string key;                 // Equal exactly when the two lists are.
+  };
+  absl::StatusOr<BuildInputs> BuildInputsFor(const KernelSpec& kernel, const TunableValues& values,
+                                             const BoundCase& bound_case,
+                                             const Target& target) const;
+
+  // Checks a proposal block {source..., tunables, values, constraints, workspace, launches,
+  // requires} (JSON form of the task's baseline block plus "source" text) against this task.
+  absl::StatusOr<KernelSpec> ParseKernelSpec(const nlohmann::json& block,
+                                             std::vector<TaskProblem>* problems) const;
+
+ private:
+  struct Impl;
+  explicit Task(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+nlohmann::json ToJson(const KernelSpec& kernel);   // The block ParseKernelSpec reads.
+
+// Candidate digest (DESIGN.md 2): task, target, source, plan, workspace, values, options.
+std::string CandidateDigest(std::string_view task_digest, std::string_view target,
+                            const KernelSpec& kernel, const TunableValues& values);
+
+// Number of points of the tunable space before constraints; saturates at int64 max.
+std::int64_t SpaceSize(const std::vector<Tunable>& tunables);
+
+}  // namespace fettle

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/target.h"
+
+namespace fettle {
+
+// Errors of every device call, by code; the message starts with the vendor's code and name
+// ("CUDA_ERROR_ILLEGAL_ADDRESS (700): ..."):
+//   kInvalidArgument    the launch was refused (resources, parameters); not sticky  -> LAUNCH_ERROR
+//   kAborted            a device fault; the device object is unusable from now on   -> CRASHED
+//   kDeadlineExceeded   a launch did not finish in time; unusable from now on       -> TIMEOUT
+//   kResourceExhausted  out of device memory; not sticky
+//   kUnavailable        no driver, no device, or it fell off the bus
+
+struct DeviceInfo {
+  std::string id;              // "cpu", "cuda:0", "hip:0"
+  std::string model;           // "NVIDIA H200", CPU model name
+  std::string driver;          // Driver or runtime version
+  std::string uuid;            // With MIG or partition identity where there is one.
+  std::string partition;       // "", "MIG 3g.71gb", "CPX/NPS4", ...
+  Target target;               // The target it runs, with limits as the device reports them.
+  std::int64_t memory_bytes = 0;
+};
+
+// State read around timing blocks; 0 where unknown.
+struct DeviceState {
+  double clock_mhz = 0, memory_clock_mhz = 0, power_w = 0, temperature_c = 0;
+  bool throttled = false;
+  std::string throttle_reason;
+};
+
+// One allocation. `address` is a device address (on cpu a pointer). Guard bands and their patterns
+// are the caller's business (verifier/buffers.h); the device only promises 256-byte alignment.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual std::uint64_t address() const = 0;
+  virtual std::int64_t size_bytes() const = 0;
+};
+
+// A function of a loaded module.
+struct FunctionInfo {
+  std::string symbol;
+  std::int64_t static_shared_bytes = 0;
+  std::int64_t registers = 0;
+  std::int64_t local_bytes = 0;
+  std::int64_t max_threads = 0;      // Per block, for this function.
+  std::vector<std::int64_t> parameter_bytes;  // Where the object describes them; else empty.
+};
+
+// A loaded code object. Destroyed before its device.
+class DeviceModule {
+ public:
+  virtual ~DeviceModule() = default;
+  // kNotFound: no such symbol.
+  virtual absl::StatusOr<FunctionInfo> Function(std::string_view symbol) = 0;
+  // Writable module-level variables (C50-C53): names; empty where unknown.
+  virtual std::vector<std::string> WritableGlobals() = 0;
+};
+
+struct LaunchConfig {
+  std::array<std::int64_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{0, 0, 0};
+  std::int64_t shared_bytes = 0;
+  bool cooperative = false;
+};
+
+// One argument as the bytes the kernel's parameter takes (a pointer: 8 bytes of address).
+using KernelArgument = std::vector<std::uint8_t>;
+
+// A point in the device's stream.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+};
+
+// A recorded sequence of launches that replays as one; nullptr where unsupported.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+};
+
+// A check-mode finding (cpu): what happened, where, in which block and thread.
+struct CheckFinding {
+  std::string kind;            // "oob.write", "race.block", "uninit.read", "barrier.divergent", ...
+  bool is_error = true;        // Else a warning.
+  std::string message;
+  std::string file;
+  int line = 0;
+};
+
+// One physical unit, used from one thread. Work is in order on one stream. The runner owns it; the
+// server never does.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual DeviceState State() = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(std::int64_t size_bytes) = 0;
+  virtual absl::Status CopyIn(DeviceBuffer& to, std::int64_t offset,
+                              std::span<const std::uint8_t> from) = 0;
+  virtual absl::Status CopyOut(const DeviceBuffer& from, std::int64_t offset,
+                               std::span<std::uint8_t> to) = 0;
+  virtual absl::Status CopyDevice(DeviceBuffer& to, std::int64_t to_offset,
+                                  const DeviceBuffer& from, std::int64_t from_offset,
+                                  std::int64_t size_bytes) = 0;
+  // Fills with a repeated byte; in stream order.
+  virtual absl::Status Fill(DeviceBuffer& to, std::int64_t offset, std::int64_t size_bytes,
+                            std::uint8_t byte) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<DeviceModule>> Load(
+      std::string_view code_object, std::span<const std::string> symbols) = 0;
+  // Enqueues (cpu: runs). Validates limits first, so that no launch fails silently.
+  virtual absl::Status Launch(DeviceModule& module, std::string_view symbol,
+                              const LaunchConfig& config,
+                              std::span<const KernelArgument> arguments) = 0;
+  // Waits for the stream; kDeadlineExceeded after `limit`.
+  virtual absl::Status Synchronize(std::chrono::nanoseconds limit) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> Record() = 0;
+  // Nanoseconds between two recorded events, both reached.
+  virtual absl::StatusOr<double> ElapsedNs(const DeviceEvent& from, const DeviceEvent& to) = 0;
+
+  // Starts capturing launches; EndCapture returns nullptr where graphs are unsupported.
+  virtual absl::Status BeginCapture() = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() = 0;
+  virtual absl::Status Replay(DeviceGraph& graph) = 0;
+
+  // Keeps the device busy for about `duration` (the calibration kernel); in stream order.
+  virtual absl::Status Spin(std::chrono::nanoseconds duration) = 0;
+  // Gives back cache lines set to persist; no-op where there is no such thing.
+  virtual absl::Status ResetPersistingCache() = 0;
+
+  // Check mode (cpu): findings since the last call. Others return none.
+  virtual std::vector<CheckFinding> TakeFindings() = 0;
+};
+
+}  // namespace fettle

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What a runner process can be asked to do. The worker implements this over its channel to a
+// sandboxed fettle-runner (worker/runner_client.h); tests implement it in process over any Device
+// (tests/fakes/in_process_runner.h). Seeds for inputs go in; expected data never does.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/bound.h"
+#include "core/evidence.h"
+#include "device/device.h"
+
+namespace fettle {
+
+// A kernel ready to call for one case: a loaded module and the plan over it.
+struct RunnableKernel {
+  std::int64_t module = 0;                      // From LoadModule.
+  std::map<std::string, std::string> symbols;   // Entry (name expression) -> symbol.
+  BoundPlan plan;
+};
+
+enum class Placement {
+  kGuarded,     // [guard | payload | guard], payload at its natural alignment.
+  kPageEnd,     // The payload ends at an unmapped page (guard bytes only where that is impossible).
+  kMisaligned,  // Natural alignment of the dtype and no more (contract permitting).
+};
+
+// One call of the operator under the protocol of integrity.md 2.5.
+struct RunRequest {
+  BoundCase bound_case;
+  RunnableKernel kernel;
+  std::uint64_t input_seed = 0;
+  // Exact-arithmetic probe: inputs are small integers instead of the declared fills.
+  bool exact_integers = false;
+  // In-place change: after preparing inputs with input_seed, element `flip_element` of tensor
+  // `flip_tensor` is replaced (verifier/inputs.h FlipElement); -1: none.
+  std::int64_t flip_tensor = -1, flip_element = 0;
+  std::uint8_t output_poison = 0xFF;
+  std::uint8_t workspace_poison = 0xFF;
+  Placement placement = Placement::kGuarded;
+  // Keeps the buffers of the previous RunCase (same case shape) and rewrites their contents in
+  // place, so that caches keyed on addresses are exposed.
+  bool reuse_buffers = false;
+  int repeats = 1;               // Identical calls; outputs re-poisoned before each.
+  bool want_outputs = true;      // Else only digests come back.
+  std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
+  // cpu: order in which blocks and threads run: "forward", "reverse", "random".
+  std::string schedule = "forward";
+};
+
+struct RunObservation {
+  // Outputs (out and inout tensors, in case order), dense row-major; empty unless wanted. Of the
+  // first repeat.
+  std::vector<std::vector<std::uint8_t>> outputs;
+  std::vector<std::string> output_digests;         // SHA-256 of each, first repeat.
+  bool repeats_equal = true;                       // Bitwise, across repeats.
+  // Bytes that still held poison, per output; meaningful by comparing two patterns.
+  std::vector<std::int64_t> poison_bytes;
+  std::optional<std::string> modified_input;       // Name of an input (or untouched row) that changed.
+  std::optional<std::string> guard_violation;      // "y: 12 bytes changed from 64 past the end"
+  std::vector<CheckFinding> findings;              // cpu check mode.
+  double device_ns = 0;
+};
+
+// Interleaved timing of two kernels on identical bytes in one process (DESIGN.md 7 "Measure").
+struct TimeRequest {
+  BoundCase bound_case;
+  RunnableKernel a, b;           // a: baseline, b: candidate.
+  std::uint64_t input_seed = 0;
+  std::uint64_t order_seed = 0;  // Order of sides in each pair.
+  int min_blocks = 20, max_blocks = 40, pairs_per_block = 10;
+  double target_half_width = 0.005;  // Stop adding blocks when the interval of ln ratio is this narrow.
+  double warmup_seconds = 0.2;
+  std::chrono::nanoseconds time_cap = std::chrono::seconds(20);
+  std::int64_t rotation_bytes = 0;   // 0: twice the last-level cache (256 MiB cap on cpu).
+  bool cold = true;                  // Rotate buffers; else the same buffers each time.
+  bool screen_only = false;          // A few pairs; drops what is clearly slower.
+  std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
+  bool want_outputs = true;          // Of timed launches of b: one randomly chosen sample's.
+};
+
+struct TimeObservation {
+  CaseMeasurement measurement;       // Blocks, medians, ratio; roofline fields left to the worker.
+  double calibration_error = 0;
+  double device_ns = 0;
+  std::vector<std::vector<std::uint8_t>> outputs;  // As RunObservation, from a timed launch of b.
+  bool all_timed_outputs_equal = true;             // Every timed output of b had the same bytes.
+  std::optional<std::string> modified_input, guard_violation;
+};
+
+// One runner with one device. Not thread-safe. Errors of every call are those of device.h; in
+// addition kAborted when the runner process died (the message says by which signal) and kCancelled
+// when `stop` was requested. After kAborted or kDeadlineExceeded the session is dead.
+class RunnerSession {
+ public:
+  virtual ~RunnerSession() = default;
+  virtual const DeviceInfo& device() const = 0;
+  virtual absl::StatusOr<std::int64_t> LoadModule(std::string_view code_object,
+                                                  const std::vector<std::string>& symbols) = 0;
+  virtual absl::Status UnloadModule(std::int64_t module) = 0;
+  virtual absl::StatusOr<RunObservation> RunCase(const RunRequest& request) = 0;
+  virtual absl::StatusOr<TimeObservation> TimeCase(const TimeRequest& request) = 0;
+  // A trusted kernel whose answer is known; kAborted when the device is not healthy.
+  virtual absl::Status CheckHealth() = 0;
+};
+
+}  // namespace fettle

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "core/blob.h"
+#include "core/work_unit.h"
+#include "device/device.h"
+
+namespace fettle {
+
+struct UnitRunnerOptions {
+  std::string runner_path;       // fettle-runner; empty: beside this program's own binary.
+  std::string cache_dir;         // Compile cache and references; empty: a fresh temporary folder.
+  std::vector<std::string> device_ids;  // Empty: every device found. "cpu" always exists.
+  int compile_jobs = 0;          // 0: one per core.
+};
+
+// Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md
+// 3). The worker process feeds it from the server's stream; `fettle check`, `try` and `verify` use
+// it directly.
+//
+// Thread-safe: Run may be called from several threads; units for one device take turns on its lane
+// while others compile (on cpu, compiling waits while a unit is timed).
+class UnitRunner {
+ public:
+  // kUnavailable: fettle-runner or every compiler is missing.
+  static absl::StatusOr<std::unique_ptr<UnitRunner>> Create(UnitRunnerOptions options);
+  virtual ~UnitRunner() = default;
+
+  virtual std::vector<DeviceInfo> devices() const = 0;
+  // [{name, identity, targets}] of the compilers found.
+  virtual nlohmann::json compilers() const = 0;
+
+  // Runs one unit to its result. The candidate's failures are in the result; an error means that
+  // the unit could not be judged and may be run again:
+  //   kCancelled, kDeadlineExceeded (of the unit, while waiting), kUnavailable (compiler, device or
+  //   runner missing), kNotFound (a blob), kInvalidArgument (malformed unit), kResourceExhausted.
+  // `progress` gets short lines ("verifying checked/2"); may be empty.
+  virtual absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
+                                         const std::function<void(std::string)>& progress,
+                                         std::stop_token stop) = 0;
+};
+
+}  // namespace fettle
