@@ -5,7 +5,7 @@ add_library(fettle_build_flags INTERFACE)
 add_library(fettle::build_flags ALIAS fettle_build_flags)
 target_compile_options(fettle_build_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wno-missing-field-initializers -Winvalid-pch
+  -Wno-missing-field-initializers -Winvalid-pch -pthread
   $<$<BOOL:${FETTLE_WERROR}>:-Werror>)
 target_compile_definitions(fettle_build_flags INTERFACE
   $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS> SPDLOG_FMT_EXTERNAL)

@@ -21,7 +21,7 @@ MAY_INCLUDE = {
 # cli/ includes server/ only to start it (`fettle serve`), and worker/ likewise and for its local
 # commands; device/ and compiler/ it reaches through worker/.
 VENDOR = re.compile(r"^\s*#\s*include\s+<(hip/|cuda|nvrtc|hiprtc|sqlite3|grpcpp/)")
-VENDOR_OWNERS = {"device", "compiler", "store", "server", "worker", "cli"}
+VENDOR_OWNERS = {"device", "compiler", "store", "server", "worker", "cli", "proto"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 root = pathlib.Path(sys.argv[1])
