@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "core/target.h"
@@ -43,7 +44,7 @@ struct DeviceState {
 };
 
 // One allocation. `address` is a device address (on cpu a pointer). Guard bands and their patterns
-// are the caller's business (verifier/buffers.h); the device only promises 256-byte alignment.
+// are the caller's business (device/guarded_buffer.h); the device only promises 256-byte alignment.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
@@ -111,6 +112,18 @@ class Device {
   virtual DeviceState State() = 0;
 
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(std::int64_t size_bytes) = 0;
+  // An allocation whose last byte is followed by memory that faults when touched; its address is a
+  // multiple of `align` and of no other promise. `size_bytes` must be a multiple of `align` (a power
+  // of two). kUnimplemented where the device cannot do that (the default).
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> AllocatePageEnd(
+      [[maybe_unused]] std::int64_t size_bytes, [[maybe_unused]] std::int64_t align) {
+    return absl::UnimplementedError("this device cannot place a buffer before an unmapped page");
+  }
+  // Check mode (cpu): kernels may touch only these bytes of the buffer; the rest is guard. Others
+  // ignore it (the default).
+  virtual void SetPayload([[maybe_unused]] const DeviceBuffer& buffer,
+                          [[maybe_unused]] std::int64_t offset,
+                          [[maybe_unused]] std::int64_t size_bytes) {}
   virtual absl::Status CopyIn(DeviceBuffer& to, std::int64_t offset,
                               std::span<const std::uint8_t> from) = 0;
   virtual absl::Status CopyOut(const DeviceBuffer& from, std::int64_t offset,

@@ -34,13 +34,27 @@ enum class Placement {
   kMisaligned,  // Natural alignment of the dtype and no more (contract permitting).
 };
 
+// What the inputs hold (verifier/inputs.h). Everything but kDeclared changes only floating-point
+// tensors with a kNormal or kUniform fill; index arguments keep their declared fill.
+enum class InputSet {
+  kDeclared,       // The task's fills.
+  kExactIntegers,  // Small integers, so that sums are exact.
+  kScaleTiny, kScaleSmall, kScaleLarge, kScaleHuge,  // Declared, times 1e-4, 1e-2, 8, 1e3.
+  kRowScales,      // Declared, each row times 2^U(-8, 8).
+  kHeavyTail,      // 1 % of the values times 100, and one hot element.
+  kAllEqual, kAllZero, kAllNegative, kSorted, kReversed, kTies, kOneHot, kCheckerboard, kLowRank,
+  kEdgeValues,     // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
+  kNonFinite,      // Declared with a few NaN and infinities (tensors whose contract permits them).
+};
+
 // One call of the operator under the protocol of integrity.md 2.5.
 struct RunRequest {
   BoundCase bound_case;
   RunnableKernel kernel;
   std::uint64_t input_seed = 0;
-  // Exact-arithmetic probe: inputs are small integers instead of the declared fills.
-  bool exact_integers = false;
+  InputSet inputs = InputSet::kDeclared;
+  // Contents of the task's files that fills name (Fill::file), by path.
+  std::map<std::string, std::string> files;
   // In-place change: after preparing inputs with input_seed, element `flip_element` of tensor
   // `flip_tensor` is replaced (verifier/inputs.h FlipElement); -1: none.
   std::int64_t flip_tensor = -1, flip_element = 0;
@@ -63,10 +77,15 @@ struct RunObservation {
   std::vector<std::vector<std::uint8_t>> outputs;
   std::vector<std::string> output_digests;         // SHA-256 of each, first repeat.
   bool repeats_equal = true;                       // Bitwise, across repeats.
+  // Outputs of later repeats that differ from the first, when wanted and the case is declared
+  // non-deterministic; at most 4.
+  std::vector<std::vector<std::vector<std::uint8_t>>> other_outputs;
   // Bytes that still held poison, per output; meaningful by comparing two patterns.
   std::vector<std::int64_t> poison_bytes;
   std::optional<std::string> modified_input;       // Name of an input (or untouched row) that changed.
   std::optional<std::string> guard_violation;      // "y: 12 bytes changed from 64 past the end"
+  std::optional<std::string> padding_violation;    // As guard_violation, between the rows of an output.
+  bool at_page_end = false;                        // kPageEnd was possible.
   std::vector<CheckFinding> findings;              // cpu check mode.
   double device_ns = 0;
 };
@@ -76,6 +95,7 @@ struct TimeRequest {
   BoundCase bound_case;
   RunnableKernel a, b;           // a: baseline, b: candidate.
   std::uint64_t input_seed = 0;
+  std::map<std::string, std::string> files;  // As in RunRequest.
   std::uint64_t order_seed = 0;  // Order of sides in each pair.
   int min_blocks = 20, max_blocks = 40, pairs_per_block = 10;
   double target_half_width = 0.005;  // Stop adding blocks when the interval of ln ratio is this narrow.
