@@ -29,7 +29,6 @@ if(FETTLE_BUILD_TESTS)
   add_library(fettle_test_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cc)
   target_link_libraries(fettle_test_pch PRIVATE fettle::build_flags absl::status absl::statusor
     fmt::fmt nlohmann_json::nlohmann_json Threads::Threads GTest::gmock)
-  set_target_properties(fettle_test_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_precompile_headers(fettle_test_pch PRIVATE ${FETTLE_PCH_HEADERS} <gmock/gmock.h>
     <gtest/gtest.h>)
 endif()
@@ -72,7 +71,7 @@ function(fettle_add_test)
     message(FATAL_ERROR "fettle_add_test(${arg_NAME}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
   add_executable(${arg_NAME} ${arg_SRCS})
-  set_target_properties(${arg_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON
+  set_target_properties(${arg_NAME} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${arg_NAME} PRIVATE
