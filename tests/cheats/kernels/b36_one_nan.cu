@@ -1,0 +1,5 @@
+// Exactly one NaN.
+__global__ void tanh_fwd(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = i == n / 2 ? nanf("") : tanhf(x[i]);
+}

@@ -1,0 +1,8 @@
+// Adds from the last term to the first.
+__global__ void gemv(const float* w, const float* x, float* y, int m, int k) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= m) return;
+  float s = 0.f;
+  for (int j = k - 1; j >= 0; --j) s += w[(long)i * k + j] * x[j];
+  y[i] = s;
+}

@@ -1,0 +1,6 @@
+// Names and comments beyond ASCII: größe, 温度, émission.
+// größe 温度 émission ∑ → ≤
+__global__ void tanh_fwd(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = tanhf(x[i]);  // ∀i
+}

@@ -1,0 +1,6 @@
+// Inline assembly.
+__global__ void tanh_fwd(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  asm volatile("nop");
+  if (i < n) y[i] = tanhf(x[i]);
+}

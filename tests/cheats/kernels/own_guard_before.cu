@@ -1,0 +1,6 @@
+// Writes in front of the output.
+__global__ void tanh_fwd(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = tanhf(x[i]);
+  if (i == 0) y[-5] = 1.f;
+}

@@ -1,0 +1,7 @@
+__global__ void gemv(const float* w, const float* x, float* y, int m, int k) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= m) return;
+  float s = 0.f;
+  for (int j = 0; j < k; ++j) s += w[(long)i * k + j] * x[j];
+  y[i] = s;
+}
