@@ -52,6 +52,13 @@ class DeviceBuffer {
   virtual std::int64_t size_bytes() const = 0;
 };
 
+// What a buffer is used for; lets the checking runtime name it and know what may be done to it.
+struct BufferNote {
+  std::string name;          // "y", as the task calls it.
+  bool initialised = true;   // False: its bytes are poison; a kernel must write before it reads.
+  bool read_only = false;    // A kernel's write to it is a finding.
+};
+
 // A function of a loaded module.
 struct FunctionInfo {
   std::string symbol;
@@ -124,6 +131,10 @@ class Device {
   virtual void SetPayload([[maybe_unused]] const DeviceBuffer& buffer,
                           [[maybe_unused]] std::int64_t offset,
                           [[maybe_unused]] std::int64_t size_bytes) {}
+  // Describes the buffer's payload to the checking runtime (cpu check mode). Call after its contents
+  // were written, since writing marks bytes as initialised. Others ignore it (the default).
+  virtual void Annotate([[maybe_unused]] const DeviceBuffer& buffer,
+                        [[maybe_unused]] const BufferNote& note) {}
   virtual absl::Status CopyIn(DeviceBuffer& to, std::int64_t offset,
                               std::span<const std::uint8_t> from) = 0;
   virtual absl::Status CopyOut(const DeviceBuffer& from, std::int64_t offset,
