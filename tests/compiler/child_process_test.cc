@@ -83,8 +83,8 @@ TEST(ChildProcess, EnforcesMemoryAndProcessorLimits) {
   ASSERT_TRUE(spun.ok());
   EXPECT_TRUE(spun->signal == SIGXCPU || spun->signal == SIGKILL) << spun->Ending();
 
-  ChildCommand hog = Shell("x=$(head -c 400000000 /dev/zero | tr '\\0' 'x'); echo done");
-  hog.limits.address_space_bytes = 100 << 20;
+  ChildCommand hog = Shell("x=$(head -c 60000000 /dev/zero | tr '\\0' 'x'); echo done");
+  hog.limits.address_space_bytes = 40 << 20;
   const auto hogged = RunChild(hog, {});
   ASSERT_TRUE(hogged.ok());
   EXPECT_FALSE(hogged->ok());
