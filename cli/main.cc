@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/parse.h"
+
+namespace fettle {
+namespace {
+
+std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
+  std::vector<std::unique_ptr<Subcommand>> all;
+  all.push_back(MakeCompletionCommand());
+  all.push_back(MakeVersionCommand());
+  return all;
+}
+
+// Turns the first SIGINT or SIGTERM into a stop request and the second into an immediate end. Both
+// are blocked in every thread, so they arrive only here.
+class SignalWatcher {
+ public:
+  SignalWatcher() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGUSR2);  // Ends the watcher itself.
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    thread_ = std::thread([this] { Watch(); });
+  }
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+  ~SignalWatcher() {
+    ending_ = true;
+    pthread_kill(thread_.native_handle(), SIGUSR2);
+    thread_.join();
+  }
+  std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  void Watch() {
+    int signal = 0;
+    for (int seen = 0; sigwait(&signals_, &signal) == 0;) {
+      if (ending_) return;
+      if (signal == SIGUSR2) continue;
+      if (++seen > 1) std::_Exit(128 + signal);
+      source_.request_stop();
+    }
+  }
+
+  sigset_t signals_{};
+  std::atomic<bool> ending_{false};
+  std::stop_source source_;
+  std::thread thread_;
+};
+
+int Main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const SignalWatcher signals;
+  Terminal terminal = Terminal::Standard();
+  const auto subcommands = AllSubcommands();
+  const auto parsed =
+      ParseCommandLine(subcommands, std::vector<std::string>(argv + 1, argv + argc));
+  if (!parsed.ok()) {
+    terminal.Note(fmt::format("fettle: {}", std::string(parsed.status().message())));
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  if (parsed->subcommand == nullptr) {
+    terminal.Raw(parsed->text);
+    return static_cast<int>(ExitCode::kOk);
+  }
+  Context context{terminal, signals.token(), argv[0], subcommands};
+  const absl::StatusOr<ExitCode> code = parsed->subcommand->Run(context);
+  terminal.Status("");
+  if (code.ok()) return static_cast<int>(*code);
+  terminal.Note(Printable(fmt::format("fettle {}: {}", parsed->subcommand->name(),
+                                      std::string(code.status().message()))));
+  return static_cast<int>(ExitCodeOf(code.status()));
+}
+
+}  // namespace
+}  // namespace fettle
+
+int main(int argc, char** argv) { return fettle::Main(argc, argv); }
