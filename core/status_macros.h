@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -33,3 +34,12 @@
   auto temporary = (expression);                                   \
   if (!temporary.ok()) return temporary.status();                  \
   left = *std::move(temporary)
+
+namespace fettle {
+
+// The message as a std::string: absl::string_view neither formats nor converts on Debian 12.
+inline std::string StatusText(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+}  // namespace fettle

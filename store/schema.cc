@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/schema.h"
+
+namespace fettle {
+namespace {
+
+// Times are nanoseconds since the epoch (_ns), digests lower-case hex, documents JSON text unless a
+// column says `zst` (zstd-compressed JSON). Enum texts are the names of core/verdict.h and
+// store/records.h.
+constexpr Migration kSteps[] = {
+    {1, R"sql(
+CREATE TABLE meta (
+  key TEXT NOT NULL PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasks (
+  digest TEXT NOT NULL PRIMARY KEY,
+  name TEXT NOT NULL,
+  blob TEXT NOT NULL,              -- Digest of the packed files.
+  created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tasks_by_name ON tasks(name);
+
+CREATE TABLE registrations (
+  task_digest TEXT NOT NULL REFERENCES tasks(digest),
+  target TEXT NOT NULL,
+  fettle_version TEXT NOT NULL,
+  passed INTEGER NOT NULL CHECK (passed IN (0, 1)),
+  result_zst BLOB NOT NULL,        -- UnitResult.
+  created_ns INTEGER NOT NULL,
+  PRIMARY KEY (task_digest, target, fettle_version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kernels (             -- KernelSpec documents; many candidates share one.
+  digest TEXT NOT NULL PRIMARY KEY,
+  source_digest TEXT NOT NULL,
+  json TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+  id TEXT NOT NULL PRIMARY KEY,
+  request_id TEXT UNIQUE,
+  request_digest TEXT NOT NULL,    -- Of the whole request: a repeat must be equal.
+  task_digest TEXT NOT NULL REFERENCES tasks(digest),
+  target TEXT NOT NULL,            -- "auto" until a device was chosen.
+  device_model TEXT NOT NULL,      -- Empty until then.
+  toolchain TEXT NOT NULL,
+  proposer TEXT NOT NULL,
+  options_json TEXT NOT NULL,
+  seed INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+  stage TEXT NOT NULL CHECK (stage IN ('register', 'tune', 'search')),
+  message TEXT NOT NULL,
+  cancel_requested INTEGER NOT NULL CHECK (cancel_requested IN (0, 1)),
+  budget_candidates INTEGER NOT NULL,
+  budget_wall_ms INTEGER NOT NULL,
+  budget_device_ms INTEGER NOT NULL,
+  budget_tokens INTEGER NOT NULL,
+  budget_usd REAL NOT NULL,
+  spent_candidates INTEGER NOT NULL,
+  spent_wall_ms INTEGER NOT NULL,
+  spent_device_ms INTEGER NOT NULL,
+  spent_tokens INTEGER NOT NULL,
+  spent_usd REAL NOT NULL,
+  candidate_count INTEGER NOT NULL,
+  judged_count INTEGER NOT NULL,
+  since_improvement INTEGER NOT NULL,  -- Candidates judged since the last accepted variant.
+  confirmations INTEGER NOT NULL,      -- Confirmations decided so far: the k of the rule.
+  incumbent_ordinal INTEGER NOT NULL,  -- 0: the denominator itself.
+  incumbent_ratio REAL NOT NULL,
+  tuned_variant TEXT NOT NULL,         -- Denominator of the search stage; empty: declared values.
+  tuned_ratio REAL NOT NULL,           -- Of the tuned over the declared baseline; 0: not known.
+  best_variant TEXT NOT NULL,
+  best_ratio_declared REAL NOT NULL,
+  best_ratio_tuned REAL NOT NULL,
+  space_size TEXT NOT NULL,
+  last_sequence INTEGER NOT NULL,
+  created_ns INTEGER NOT NULL,
+  started_ns INTEGER NOT NULL,
+  finished_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX jobs_by_time ON jobs(created_ns, id);
+CREATE INDEX jobs_by_task ON jobs(task_digest);
+CREATE INDEX jobs_by_state ON jobs(state, created_ns);
+
+CREATE TABLE events (
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  sequence INTEGER NOT NULL CHECK (sequence >= 1),
+  time_ns INTEGER NOT NULL,
+  terminal INTEGER NOT NULL CHECK (terminal IN (0, 1)),
+  payload BLOB NOT NULL,           -- Serialized JobEvent with its payload set.
+  PRIMARY KEY (job_id, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE candidates (
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 1),
+  digest TEXT NOT NULL,
+  kernel_digest TEXT NOT NULL REFERENCES kernels(digest),
+  values_json TEXT NOT NULL,
+  parent TEXT NOT NULL,
+  proposer TEXT NOT NULL,
+  technique TEXT NOT NULL,
+  rationale TEXT NOT NULL,
+  stage TEXT NOT NULL CHECK (stage IN ('tune', 'search')),
+  state TEXT NOT NULL CHECK (state IN ('evaluating', 'confirming', 'judged')),
+  judged_order INTEGER NOT NULL,   -- From 1 within the job; 0: not judged.
+  verdict TEXT NOT NULL,           -- Empty until judged.
+  verdict_json TEXT NOT NULL,
+  ratio REAL NOT NULL,             -- 0: not measured.
+  created_ns INTEGER NOT NULL,
+  judged_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, ordinal)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX candidates_by_digest ON candidates(job_id, digest);
+CREATE INDEX candidates_by_verdict ON candidates(job_id, verdict, ordinal);
+CREATE INDEX candidates_by_judged ON candidates(job_id, judged_order);
+CREATE INDEX candidates_open ON candidates(job_id, ordinal) WHERE state <> 'judged';
+CREATE INDEX candidates_by_kernel ON candidates(kernel_digest);
+
+CREATE TABLE units (               -- One row per (unit, attempt): the lease.
+  id TEXT NOT NULL,
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  ordinal INTEGER NOT NULL,        -- Candidate; 0: none (register).
+  kind TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('pending', 'leased', 'done', 'returned', 'cancelled')),
+  worker_id TEXT NOT NULL,
+  seed INTEGER NOT NULL,           -- Secret until the job ends.
+  held_out_seed INTEGER NOT NULL,  -- Likewise.
+  incumbent_ordinal INTEGER NOT NULL,
+  reason TEXT NOT NULL,            -- Why it was given back.
+  created_ns INTEGER NOT NULL,
+  leased_ns INTEGER NOT NULL,
+  ended_ns INTEGER NOT NULL,
+  PRIMARY KEY (id, attempt)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX units_by_job ON units(job_id, ordinal);
+CREATE INDEX units_open ON units(job_id) WHERE state IN ('pending', 'leased');
+
+CREATE TABLE evaluations (         -- One row per unit with a stored result.
+  unit_id TEXT NOT NULL PRIMARY KEY,
+  attempt INTEGER NOT NULL,
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  ordinal INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  verdict TEXT NOT NULL,           -- As the worker's stages decided; empty: all passed.
+  verification_passed INTEGER,     -- NULL: that stage did not run.
+  compile_ns INTEGER NOT NULL,
+  device_ns INTEGER NOT NULL,
+  wall_ns INTEGER NOT NULL,
+  worker_id TEXT NOT NULL,
+  host TEXT NOT NULL,
+  device_model TEXT NOT NULL,
+  driver TEXT NOT NULL,
+  compiler TEXT NOT NULL,
+  fettle_version TEXT NOT NULL,
+  stored_ns INTEGER NOT NULL,
+  result_zst BLOB NOT NULL         -- UnitResult, raw samples included.
+) STRICT;
+CREATE INDEX evaluations_by_candidate ON evaluations(job_id, ordinal);
+
+CREATE TABLE measurements (        -- One row per measured case.
+  unit_id TEXT NOT NULL REFERENCES evaluations(unit_id),
+  against TEXT NOT NULL CHECK (against IN ('screening', 'denominator', 'incumbent')),
+  case_label TEXT NOT NULL,
+  weight REAL NOT NULL,
+  a_median_ns REAL NOT NULL,
+  b_median_ns REAL NOT NULL,
+  ratio REAL NOT NULL,
+  ratio_low REAL NOT NULL,
+  ratio_high REAL NOT NULL,
+  aa_spread REAL NOT NULL,
+  bytes_per_s REAL NOT NULL,
+  flops_per_s REAL NOT NULL,
+  floor_ns REAL NOT NULL,
+  roofline_fraction REAL NOT NULL,
+  blocks INTEGER NOT NULL,
+  discarded_blocks INTEGER NOT NULL,
+  PRIMARY KEY (unit_id, against, case_label)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE builds (
+  unit_id TEXT NOT NULL REFERENCES evaluations(unit_id),
+  position INTEGER NOT NULL,
+  build_key TEXT NOT NULL,
+  code_object TEXT NOT NULL,       -- Blob digest; empty: rejected.
+  compiler TEXT NOT NULL,
+  cache_hit INTEGER NOT NULL,
+  elapsed_ns INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('run', 'emulated', 'compiled_only')),
+  PRIMARY KEY (unit_id, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE variants (
+  id TEXT NOT NULL PRIMARY KEY,
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  ordinal INTEGER NOT NULL,
+  candidate_digest TEXT NOT NULL,
+  task_digest TEXT NOT NULL REFERENCES tasks(digest),
+  target TEXT NOT NULL,
+  device_model TEXT NOT NULL,
+  toolchain TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('accepted', 'superseded', 'demoted')),
+  status_reason TEXT NOT NULL,
+  values_json TEXT NOT NULL,
+  ratio REAL NOT NULL,
+  ratio_low REAL NOT NULL,
+  ratio_high REAL NOT NULL,
+  ratio_declared REAL NOT NULL,
+  ratio_tuned REAL NOT NULL,
+  roofline_fraction REAL NOT NULL,
+  is_tuned_baseline INTEGER NOT NULL CHECK (is_tuned_baseline IN (0, 1)),
+  parent_variant TEXT NOT NULL,    -- The incumbent that it replaced; empty: none.
+  accepted_ns INTEGER NOT NULL,
+  provenance_zst BLOB NOT NULL     -- docs/provenance.md.
+) STRICT;
+CREATE UNIQUE INDEX variants_by_candidate ON variants(job_id, ordinal);
+CREATE INDEX variants_by_task ON variants(task_digest, target, status);
+CREATE INDEX variants_by_time ON variants(accepted_ns, id);
+)sql"},
+};
+
+}  // namespace
+
+std::span<const Migration> SchemaSteps() { return kSteps; }
+
+}  // namespace fettle

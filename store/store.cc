@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/store.h"
+
+#include <cerrno>
+#include <chrono>
+#include <random>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/status_macros.h"
+#include "store/schema.h"
+
+namespace fettle {
+namespace {
+
+constexpr char kDatabase[] = "fettle.db";
+constexpr char kBlobs[] = "blobs";
+constexpr char kLock[] = "lock";
+
+absl::StatusOr<Fd> LockFolder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kLock;
+  Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (fd.get() < 0) return ErrnoStatus(errno, "open " + path.string());
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path.string());
+    char holder[32] = {};
+    const ssize_t got = pread(fd.get(), holder, sizeof(holder) - 1, 0);
+    return absl::FailedPreconditionError(fmt::format(
+        "data folder {} is in use by another fettle server{}; stop it, or choose another folder "
+        "with --data-dir",
+        folder.string(), got > 0 ? fmt::format(" (process {})", holder) : ""));
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(fd.get(), 0) != 0 ||
+      pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoStatus(errno, "write " + path.string());
+  }
+  return fd;
+}
+
+// Copies the database beside itself before an older schema is changed.
+absl::Status BackupBeforeMigration(Connection& db, const std::filesystem::path& data_dir) {
+  FETTLE_ASSIGN_OR_RETURN(const std::int64_t version, db.UserVersion());
+  if (version <= 0 || version >= static_cast<std::int64_t>(SchemaSteps().size())) {
+    return absl::OkStatus();  // New, current, or newer than this program (Migrate refuses).
+  }
+  return db.BackupTo(data_dir / fmt::format("fettle.v{}.{}.bak", version, SystemClock().NowNs()));
+}
+
+absl::StatusOr<std::string> FolderId(Connection& db) {
+  FETTLE_ASSIGN_OR_RETURN(Statement select,
+                          db.Prepare("SELECT value FROM meta WHERE key = 'data_dir_id'"));
+  FETTLE_ASSIGN_OR_RETURN(const bool found, select.Step());
+  if (found) return select.Text(0);
+  select.Reset();
+  std::random_device random;
+  const std::string id = fmt::format("{:08x}{:08x}", random(), random());
+  FETTLE_ASSIGN_OR_RETURN(Statement insert,
+                          db.Prepare("INSERT INTO meta (key, value) VALUES ('data_dir_id', ?)"));
+  FETTLE_RETURN_IF_ERROR(insert.Bind(1, std::string_view(id)).Run());
+  return id;
+}
+
+absl::Status CopyBlobs(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive, error);
+  if (error) {
+    return ErrnoStatus(error.value(), fmt::format("copy {} to {}", from.string(), to.string()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BackupWith(Connection& db, const std::filesystem::path& data_dir,
+                        const std::filesystem::path& target) {
+  std::error_code error;
+  if (std::filesystem::exists(target, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("backup to {}: it exists already; name a new folder", target.string()));
+  }
+  FETTLE_RETURN_IF_ERROR(MakeFolder(target));
+  // The database first: every blob that it names exists by then.
+  FETTLE_RETURN_IF_ERROR(db.BackupTo(target / kDatabase));
+  FETTLE_RETURN_IF_ERROR(CopyBlobs(data_dir / kBlobs, target / kBlobs));
+  FETTLE_ASSIGN_OR_RETURN(Connection copy,
+                          Connection::Open(target / kDatabase, Connection::Mode::kReadOnly));
+  return copy.CheckIntegrity();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
+  FETTLE_RETURN_IF_ERROR(MakeFolder(options.data_dir));
+  FETTLE_ASSIGN_OR_RETURN(Fd lock, LockFolder(options.data_dir));
+  FETTLE_ASSIGN_OR_RETURN(Connection writer, Connection::Open(options.data_dir / kDatabase,
+                                                              Connection::Mode::kReadWrite));
+  std::unique_ptr<Store> store(
+      new Store(std::move(options), std::move(lock), std::move(writer)));
+  FETTLE_RETURN_IF_ERROR(store->Prepare());
+  return store;
+}
+
+absl::Status Store::Prepare() {
+  const std::filesystem::path database = options_.data_dir / kDatabase;
+  FETTLE_RETURN_IF_ERROR(BackupBeforeMigration(writer_, options_.data_dir));
+  if (absl::Status migrated = writer_.Migrate(SchemaSteps()); !migrated.ok()) {
+    return absl::Status(migrated.code(),
+                        fmt::format("open {}: {}", database.string(), StatusText(migrated)));
+  }
+  if (options_.check_integrity) {
+    if (absl::Status sound = writer_.CheckIntegrity(); !sound.ok()) {
+      return absl::DataLossError(
+          fmt::format("open {}: {}; the file is left as it is: restore a backup beside it",
+                      database.string(), StatusText(sound)));
+    }
+  }
+  FETTLE_ASSIGN_OR_RETURN(data_dir_id_, FolderId(writer_));
+  FETTLE_ASSIGN_OR_RETURN(schema_version_, writer_.UserVersion());
+  for (int i = 0; i < std::max(1, options_.readers); ++i) {
+    FETTLE_ASSIGN_OR_RETURN(Connection reader,
+                            Connection::Open(database, Connection::Mode::kReadOnly));
+    readers_.push_back(std::make_unique<Connection>(std::move(reader)));
+  }
+  FETTLE_ASSIGN_OR_RETURN(blobs_, BlobFolder::Open({.root = options_.data_dir / kBlobs}));
+  return absl::OkStatus();
+}
+
+Store::~Store() {
+  readers_.clear();
+  writer_.Execute("PRAGMA optimize").IgnoreError();
+  writer_.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
+}
+
+absl::Status Store::Write(const std::function<absl::Status(Connection&)>& body) {
+  const std::lock_guard lock(write_mutex_);
+  const std::int64_t number = ++writes_;
+  return writer_.Transaction([&]() -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(body(writer_));
+    if (options_.before_commit) return options_.before_commit(number);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Store::Read(const std::function<absl::Status(Connection&)>& body) const {
+  std::unique_ptr<Connection> reader;
+  {
+    std::unique_lock lock(read_mutex_);
+    reader_free_.wait(lock, [&] { return !readers_.empty(); });
+    reader = std::move(readers_.back());
+    readers_.pop_back();
+  }
+  const absl::Status status = body(*reader);
+  {
+    const std::lock_guard lock(read_mutex_);
+    readers_.push_back(std::move(reader));
+  }
+  reader_free_.notify_one();
+  return status;
+}
+
+absl::Status Store::Backup(const std::filesystem::path& target) {
+  const std::lock_guard lock(write_mutex_);
+  return BackupWith(writer_, options_.data_dir, target);
+}
+
+absl::Status Store::LimitPages(std::int64_t pages) {
+  const std::lock_guard lock(write_mutex_);
+  return writer_.LimitPages(pages);
+}
+
+absl::Status BackupDataDir(const std::filesystem::path& data_dir,
+                           const std::filesystem::path& target) {
+  std::error_code error;
+  if (!std::filesystem::exists(data_dir / kDatabase, error)) {
+    return absl::NotFoundError(fmt::format("no fettle database in {}", data_dir.string()));
+  }
+  FETTLE_ASSIGN_OR_RETURN(Connection db, Connection::Open(data_dir / kDatabase,
+                                                          Connection::Mode::kReadOnly));
+  return BackupWith(db, data_dir, target);
+}
+
+}  // namespace fettle

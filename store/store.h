@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "store/blob_folder.h"
+#include "store/database.h"
+#include "store/files.h"
+
+namespace fettle {
+
+struct StoreOptions {
+  std::filesystem::path data_dir;
+  int readers = 2;
+  bool check_integrity = true;
+  // Called before each transaction is committed, with its number from 1; an error rolls it back.
+  // For tests of crashes and full disks.
+  std::function<absl::Status(std::int64_t)> before_commit;
+};
+
+// Everything that a server keeps: the database fettle.db and the blobs of one data folder, which it
+// locks against a second server. One connection writes, under a mutex; a few read. Thread-safe.
+class Store {
+ public:
+  // Creates what is missing, migrates an older file (after a backup beside it), checks integrity.
+  // kFailedPrecondition: another server uses the folder, or a newer program wrote it.
+  // kDataLoss: the database is damaged.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Runs `body` in one transaction. Nothing is kept on an error.
+  absl::Status Write(const std::function<absl::Status(Connection&)>& body);
+  // Runs `body` on a read-only connection; waits while all are in use.
+  absl::Status Read(const std::function<absl::Status(Connection&)>& body) const;
+
+  BlobFolder& blobs() const { return *blobs_; }
+  const std::string& data_dir_id() const { return data_dir_id_; }  // Drawn once per folder.
+  std::int64_t schema_version() const { return schema_version_; }
+  const std::filesystem::path& data_dir() const { return options_.data_dir; }
+
+  // A consistent copy of the database and all blobs in the new folder `target`; checked afterwards.
+  // kAlreadyExists: `target` exists.
+  absl::Status Backup(const std::filesystem::path& target);
+
+  // Limits the database file, for tests of a full disk.
+  absl::Status LimitPages(std::int64_t pages);
+
+ private:
+  Store(StoreOptions options, Fd lock, Connection writer)
+      : options_(std::move(options)), lock_(std::move(lock)), writer_(std::move(writer)) {}
+  absl::Status Prepare();
+
+  const StoreOptions options_;
+  Fd lock_;  // Holds the flock; first in, last out.
+  std::unique_ptr<BlobFolder> blobs_;
+  std::string data_dir_id_;
+  std::int64_t schema_version_ = 0;
+
+  std::mutex write_mutex_;
+  Connection writer_;         // Guarded by write_mutex_.
+  std::int64_t writes_ = 0;   // Guarded by write_mutex_.
+
+  mutable std::mutex read_mutex_;
+  mutable std::condition_variable reader_free_;
+  mutable std::vector<std::unique_ptr<Connection>> readers_;  // Idle ones. Guarded by read_mutex_.
+};
+
+// Opens nothing but the database of a data folder for reading, as `fettle backup` does beside a
+// running server.
+absl::Status BackupDataDir(const std::filesystem::path& data_dir,
+                           const std::filesystem::path& target);
+
+}  // namespace fettle
