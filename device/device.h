@@ -169,6 +169,11 @@ class Device {
   // Gives back cache lines set to persist; no-op where there is no such thing.
   virtual absl::Status ResetPersistingCache() = 0;
 
+  // cpu: order in which blocks and threads run from now on: "forward", "reverse", "random" (by
+  // `seed`). Others ignore it (the default).
+  virtual void SetSchedule([[maybe_unused]] std::string_view schedule,
+                           [[maybe_unused]] std::uint64_t seed) {}
+
   // Check mode (cpu): findings since the last call. Others return none.
   virtual std::vector<CheckFinding> TakeFindings() = 0;
 };

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/index_fill.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "verifier/parallel.h"
+#include "verifier/random.h"
+
+namespace fettle {
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 14;
+
+std::uint64_t U(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+template <typename Entry>
+std::vector<std::int64_t> Generate(std::int64_t count, const Entry& entry) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+  ParallelFor(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) values[static_cast<std::size_t>(i)] = entry(i);
+  });
+  return values;
+}
+
+// Lengths of runs, taken in turn; neighbouring runs differ.
+std::vector<std::int64_t> Runs(const Fill& fill, std::int64_t count, std::uint64_t seed) {
+  const std::uint64_t span = U(fill.hi - fill.lo);
+  std::vector<std::int64_t> values;
+  std::int64_t previous = -1;
+  for (std::uint64_t run = 0; static_cast<std::int64_t>(values.size()) < count; ++run) {
+    const std::int64_t length = std::max<std::int64_t>(
+        1, fill.list[static_cast<std::size_t>(run % fill.list.size())]);
+    auto value = static_cast<std::int64_t>(RandomBelow(span, seed, run));
+    if (value == previous) value = static_cast<std::int64_t>((U(value) + 1) % span);
+    previous = value;
+    const std::int64_t room = count - static_cast<std::int64_t>(values.size());
+    values.insert(values.end(), static_cast<std::size_t>(std::min(length, room)), fill.lo + value);
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<std::int64_t>> Offsets(const Fill& fill, std::int64_t count) {
+  if (count != static_cast<std::int64_t>(fill.list.size()) + 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "offsets of a list of {} entries need {} elements, the argument has {}", fill.list.size(),
+        fill.list.size() + 1, count));
+  }
+  std::vector<std::int64_t> values{0};
+  for (const std::int64_t length : fill.list) {
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(values.back(), length, &sum)) {
+      return absl::InvalidArgumentError("the offsets overflow 64 bits");
+    }
+    values.push_back(sum);
+  }
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int64_t count,
+                                                      std::uint64_t seed, bool edges) {
+  if (fill.kind == Fill::Kind::kIndexOffsets) return Offsets(fill, count);
+  if (fill.kind == Fill::Kind::kList) {
+    if (count != static_cast<std::int64_t>(fill.list.size())) {
+      return absl::InvalidArgumentError(fmt::format("the list has {} entries, the argument {}",
+                                                    fill.list.size(), count));
+    }
+    return fill.list;
+  }
+  if (count == 0) return std::vector<std::int64_t>();
+  if (fill.hi <= fill.lo) {
+    return absl::InvalidArgumentError(
+        fmt::format("the index range [{}, {}) is empty; give a range with at least one value",
+                    fill.lo, fill.hi));
+  }
+  const std::uint64_t span = U(fill.hi - fill.lo);
+  std::vector<std::int64_t> values;
+  switch (fill.kind) {
+    case Fill::Kind::kIndexPermutation: {
+      const RandomPermutation permutation(span, seed);
+      return Generate(count, [&](std::int64_t i) {
+        return fill.lo + static_cast<std::int64_t>(permutation(U(i) % span));
+      });
+    }
+    case Fill::Kind::kIndexRepeated: {
+      // Every drawn value stands about k times, in shuffled places.
+      const std::int64_t k = std::max<std::int64_t>(1, std::llround(fill.a));
+      const RandomPermutation places(U(count), seed + 1);
+      return Generate(count, [&](std::int64_t i) {
+        const std::uint64_t draw = places(U(i)) / U(k);
+        return fill.lo + static_cast<std::int64_t>(RandomBelow(span, seed, draw));
+      });
+    }
+    case Fill::Kind::kIndexRuns:
+      if (fill.list.empty()) return absl::InvalidArgumentError("runs need at least one length");
+      return Runs(fill, count, seed);
+    case Fill::Kind::kIndexZipf: {
+      // Ranks are scattered over the range, so that hot entries are no neighbours.
+      const ZipfRanks ranks(span, fill.a > 0 ? fill.a : 1.0);
+      const RandomPermutation scatter(span, seed + 1);
+      values = Generate(count, [&](std::int64_t i) {
+        return fill.lo + static_cast<std::int64_t>(scatter(ranks.Draw(seed, U(i))));
+      });
+      break;
+    }
+    default:
+      values = Generate(count, [&](std::int64_t i) {
+        return fill.lo + static_cast<std::int64_t>(RandomBelow(span, seed, U(i)));
+      });
+  }
+  if (fill.kind == Fill::Kind::kIndexSorted) std::sort(values.begin(), values.end());
+  if (edges && fill.kind != Fill::Kind::kIndexSorted && count >= 2) {
+    values[static_cast<std::size_t>(RandomBelow(U(count / 2), seed + 2, 0))] = fill.hi - 1;
+    values[static_cast<std::size_t>(count / 2) +
+           static_cast<std::size_t>(RandomBelow(U(count - count / 2), seed + 2, 1))] = fill.lo;
+  }
+  return values;
+}
+
+}  // namespace fettle

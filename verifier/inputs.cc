@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "device/tensor_layout.h"
+#include "verifier/index_fill.h"
+#include "verifier/npy.h"
+#include "verifier/parallel.h"
+#include "verifier/random.h"
+#include "verifier/value_sets.h"
+
+namespace fettle {
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 16;
+
+bool IsIndexFill(Fill::Kind kind) {
+  return kind >= Fill::Kind::kIndexUniform && kind <= Fill::Kind::kList;
+}
+
+std::string LabelOf(const BoundTensor& tensor) {
+  return tensor.member == 0 ? tensor.name : fmt::format("{}[{}]", tensor.name, tensor.member);
+}
+
+// Encodes value(i) for i in [0, count) at `first` onwards.
+template <typename Value>
+void EncodeValues(DType dtype, std::int64_t first, std::int64_t count, std::uint8_t* bytes,
+                  const Value& value) {
+  // Chunks are even, so that no two threads share a byte of a packed dtype.
+  ParallelFor(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
+    if (dtype == DType::kF32) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const auto rounded = static_cast<float>(value(i));
+        std::memcpy(bytes + (first + i) * 4, &rounded, sizeof(rounded));
+      }
+    } else if (IsInteger(dtype)) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        EncodeInteger(dtype, static_cast<std::int64_t>(std::llround(value(i))), bytes, first + i);
+      }
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) EncodeFloat(dtype, value(i), bytes, first + i);
+    }
+  });
+}
+
+absl::Status FillFromFile(const BoundTensor& tensor, const Fill& fill, std::int64_t first,
+                          std::int64_t count, const std::map<std::string, std::string>& files,
+                          std::uint8_t* bytes) {
+  const auto found = files.find(fill.file);
+  if (found == files.end()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "fill {}: the task has no file '{}'; add it to the task folder", LabelOf(tensor), fill.file));
+  }
+  auto array = ParseNpy(found->second);
+  if (!array.ok()) {
+    return absl::InvalidArgumentError(fmt::format("fill {} from '{}': {}", LabelOf(tensor), fill.file,
+                                                  std::string(array.status().message())));
+  }
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> from, NpyToDType(*array, tensor.dtype));
+  const auto want = static_cast<std::size_t>(StorageBytes(tensor.dtype, count));
+  if (from.size() != want) {
+    return absl::InvalidArgumentError(
+        fmt::format("fill {} from '{}': the file holds {} bytes, the case needs {} ({} elements)",
+                    LabelOf(tensor), fill.file, from.size(), want, count));
+  }
+  if (count > 0) std::memcpy(bytes + StorageBytes(tensor.dtype, first), from.data(), want);
+  return absl::OkStatus();
+}
+
+absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t first,
+                       std::int64_t count, std::uint64_t seed, InputSet set,
+                       const std::map<std::string, std::string>& files, std::uint8_t* bytes) {
+  if (count == 0) return absl::OkStatus();
+  if (fill.kind == Fill::Kind::kFile) return FillFromFile(tensor, fill, first, count, files, bytes);
+  if (IsIndexFill(fill.kind)) {
+    auto values = MakeIndices(fill, count, seed, /*edges=*/set == InputSet::kEdgeValues);
+    if (!values.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("fill {}: {}", LabelOf(tensor), std::string(values.status().message())));
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      EncodeInteger(tensor.dtype, (*values)[static_cast<std::size_t>(i)], bytes, first + i);
+    }
+    return absl::OkStatus();
+  }
+  const ValueSource source(tensor, fill, first == 0 && count == tensor.elements() ? set
+                                                                                    : InputSet::kDeclared,
+                           count, seed);
+  EncodeValues(tensor.dtype, first, count, bytes,
+               [&](std::int64_t i) { return source.Value(i); });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view InputSetName(InputSet set) {
+  switch (set) {
+    case InputSet::kDeclared: return "declared";
+    case InputSet::kExactIntegers: return "exact_integers";
+    case InputSet::kScaleTiny: return "scale_1e-4";
+    case InputSet::kScaleSmall: return "scale_1e-2";
+    case InputSet::kScaleLarge: return "scale_8";
+    case InputSet::kScaleHuge: return "scale_1e3";
+    case InputSet::kRowScales: return "row_scales";
+    case InputSet::kHeavyTail: return "heavy_tail";
+    case InputSet::kAllEqual: return "all_equal";
+    case InputSet::kAllZero: return "all_zero";
+    case InputSet::kAllNegative: return "all_negative";
+    case InputSet::kSorted: return "sorted";
+    case InputSet::kReversed: return "reversed";
+    case InputSet::kTies: return "ties";
+    case InputSet::kOneHot: return "one_hot";
+    case InputSet::kCheckerboard: return "checkerboard";
+    case InputSet::kLowRank: return "low_rank";
+    case InputSet::kEdgeValues: return "edge_values";
+    case InputSet::kNonFinite: return "nonfinite";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<std::vector<std::uint8_t>> MakeInput(
+    const BoundTensor& tensor, std::uint64_t seed, InputSet set,
+    const std::map<std::string, std::string>& files) {
+  const std::int64_t count = tensor.elements();
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(DenseBytes(tensor)));
+  const std::uint64_t stream =
+      DeriveSeed(seed, tensor.name, static_cast<std::uint64_t>(tensor.member));
+  FETTLE_RETURN_IF_ERROR(
+      FillRange(tensor, tensor.fill, 0, count, stream, set, files, bytes.data()));
+  const std::int64_t row = RowElements(tensor);
+  for (const auto& [index, fill] : tensor.fill.rows) {
+    if (index < 0 || index >= RowCount(tensor)) continue;
+    FETTLE_RETURN_IF_ERROR(FillRange(tensor, fill, index * row, row,
+                                     DeriveSeed(stream, "row", static_cast<std::uint64_t>(index)),
+                                     InputSet::kDeclared, files, bytes.data()));
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::vector<std::vector<std::uint8_t>>> MakeInputs(
+    const BoundCase& bound_case, const InputSpec& spec,
+    const std::map<std::string, std::string>& files) {
+  std::vector<std::vector<std::uint8_t>> inputs;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    inputs.emplace_back();
+    if (tensor.is_null || tensor.role == Role::kOut) continue;
+    FETTLE_ASSIGN_OR_RETURN(inputs.back(), MakeInput(tensor, spec.seed, spec.set, files));
+    if (static_cast<std::int64_t>(i) == spec.flip_tensor && tensor.elements() > 0) {
+      FlipElement(tensor, spec.flip_element, inputs.back());
+    }
+  }
+  return inputs;
+}
+
+bool CanFlip(const BoundTensor& tensor) {
+  if (tensor.is_null || tensor.role == Role::kOut || tensor.elements() == 0) return false;
+  switch (tensor.fill.kind) {
+    case Fill::Kind::kNormal: return tensor.fill.b != 0;
+    case Fill::Kind::kUniform: return tensor.fill.b > tensor.fill.a;
+    case Fill::Kind::kIndexUniform:
+    case Fill::Kind::kIndexZipf: return tensor.fill.hi - tensor.fill.lo > 1;
+    default: return false;
+  }
+}
+
+void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> dense) {
+  const std::int64_t count = tensor.elements();
+  element = ((element % count) + count) % count;
+  std::uint8_t* bytes = dense.data();
+  const Fill& fill = tensor.fill;
+  if (IsIndexFill(fill.kind)) {
+    const std::int64_t span = fill.hi - fill.lo;
+    const std::int64_t old = DecodeInteger(tensor.dtype, bytes, element);
+    EncodeInteger(tensor.dtype, fill.lo + (old - fill.lo + std::max<std::int64_t>(1, span / 2)) % span,
+                  bytes, element);
+    return;
+  }
+  const double old = IsFloat(tensor.dtype)
+                         ? DecodeFloat(tensor.dtype, bytes, element)
+                         : static_cast<double>(DecodeInteger(tensor.dtype, bytes, element));
+  const bool normal = fill.kind == Fill::Kind::kNormal;
+  const double low = normal ? fill.a - 3 * std::fabs(fill.b) : fill.a;
+  const double high = normal ? fill.a + 3 * std::fabs(fill.b) : fill.b;
+  const double fresh = old - low > high - old ? low : high;
+  if (IsFloat(tensor.dtype)) {
+    EncodeFloat(tensor.dtype, fresh, bytes, element);
+  } else {
+    EncodeInteger(tensor.dtype, std::llround(fresh), bytes, element);
+  }
+}
+
+}  // namespace fettle

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/bound.h"
+#include "device/runner_session.h"
+
+namespace fettle {
+
+// What the inputs of a case hold: the same bytes on every machine for the same spec.
+struct InputSpec {
+  std::uint64_t seed = 0;
+  InputSet set = InputSet::kDeclared;
+  // As in RunRequest: this element of this tensor is replaced; -1: none.
+  std::int64_t flip_tensor = -1, flip_element = 0;
+};
+
+// "declared", "exact_integers", "heavy_tail", ...
+std::string_view InputSetName(InputSet set);
+
+// Dense bytes of every tensor, in case order; empty for pure outputs and null tensors. `files` holds
+// the contents of files that fills name.
+//
+// kInvalidArgument: a file is missing, unreadable or of another size; a fill's list is of another
+// size than its tensor; an empty index range.
+absl::StatusOr<std::vector<std::vector<std::uint8_t>>> MakeInputs(
+    const BoundCase& bound_case, const InputSpec& spec,
+    const std::map<std::string, std::string>& files);
+
+// One tensor of the above, without the flip.
+absl::StatusOr<std::vector<std::uint8_t>> MakeInput(
+    const BoundTensor& tensor, std::uint64_t seed, InputSet set,
+    const std::map<std::string, std::string>& files);
+
+// Whether one element can be replaced by another value that its fill allows.
+bool CanFlip(const BoundTensor& tensor);
+// Replaces element `element` (taken modulo the count) of a nonempty tensor by a clearly different
+// value that its fill allows.
+void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> dense);
+
+}  // namespace fettle
