@@ -111,6 +111,8 @@ struct BoundCase {
   bool work_is_estimate = false;
   bool work_from_reference = false;
   bool deterministic = true;         // Contract: bit-equal repeats.
+  bool linear = false;               // Contract `linear: true`: with small integers as inputs every
+                                     // output is exact, so it is compared bit by bit.
 
   // "rows=3 cols=257 T=f16", for messages.
   std::string Describe() const;

@@ -162,6 +162,25 @@ absl::Status CaseBuffers::FillWorkspace(std::uint8_t byte) {
   return absl::OkStatus();
 }
 
+void CaseBuffers::Annotate() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i]) continue;
+    const Role role = case_.tensors[i].role;
+    device_->Annotate(tensors_[i]->buffer(),
+                      {TensorLabel(case_.tensors[i], case_), /*initialised=*/role != Role::kOut,
+                       /*read_only=*/role == Role::kIn || role == Role::kIndex});
+  }
+  for (std::size_t i = 0; i < workspace_.size(); ++i) {
+    device_->Annotate(workspace_[i]->buffer(), {workspace_spec_[i].name, workspace_spec_[i].zero,
+                                                /*read_only=*/false});
+  }
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    if (!tables_[i]) continue;
+    device_->Annotate(tables_[i]->buffer(), {case_.pointers[i].name, /*initialised=*/true,
+                                             /*read_only=*/true});
+  }
+}
+
 absl::Status CaseBuffers::Restore() {
   for (const Saved& saved : saved_) {
     GuardedBuffer& to = *tensors_[Index(saved.tensor)];
@@ -215,6 +234,15 @@ absl::StatusOr<std::optional<std::string>> CaseBuffers::CheckGuards() const {
   }
   if (text.empty()) return std::optional<std::string>();
   return std::optional<std::string>(std::move(text));
+}
+
+absl::Status CaseBuffers::WriteGuards() {
+  for (const auto* list : {&tensors_, &workspace_, &tables_}) {
+    for (const auto& buffer : *list) {
+      if (buffer) FETTLE_RETURN_IF_ERROR(buffer->WriteGuards());
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool CaseBuffers::at_page_end() const {

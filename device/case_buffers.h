@@ -39,6 +39,8 @@ class CaseBuffers {
   // Fills every pure output, padding included, in stream order.
   absl::Status FillOutputs(std::uint8_t byte);
   absl::Status FillWorkspace(std::uint8_t byte);
+  // Tells the checking runtime what each buffer is; call after all contents were written.
+  void Annotate();
   // Brings inout tensors back to their content of WriteInput, in stream order.
   absl::Status Restore();
 
@@ -50,6 +52,7 @@ class CaseBuffers {
   // Changes in guards of tensors, workspace and pointer tables, and in the tables themselves:
   // "y: 12 bytes changed from 64 past the end"; nothing when all are intact.
   absl::StatusOr<std::optional<std::string>> CheckGuards() const;
+  absl::Status WriteGuards();
   // Whether every non-empty output ends at an unmapped page.
   bool at_page_end() const;
 
