@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "core/work_unit.h"
+#include "exporter/bundle.h"
+
+namespace fettle {
+
+// Something wrong with a bundle.
+struct BundleProblem {
+  std::string path;      // The file concerned, relative to the bundle.
+  std::string message;
+};
+
+struct BundleReport {
+  std::vector<BundleProblem> problems;        // Empty: the bundle is whole.
+  std::vector<VariantProvenance> variants;    // Those whose evidence could be read.
+  nlohmann::json manifest;                    // Null where it could not be read.
+  int files = 0;
+  int reruns = 0;
+};
+
+// Checks a bundle's bytes against themselves: checksums (every changed, missing and extra file is
+// named), schema, that every file the manifest names is there, that code objects and sources are
+// those of the evidence, that the figures follow from the raw samples, and that the manifest says
+// what the evidence says. Needs no device and no compiler.
+BundleReport VerifyBundle(const BundleFiles& files);
+
+// The unit that repeats verification and measurement of one variant. The task's files must be put
+// into the blob store that runs it (digest `task_blob`).
+struct Rerun {
+  WorkUnit unit;
+  std::string task_blob_bytes;
+};
+absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFiles& files,
+                                std::uint64_t seed, std::uint64_t held_out_seed);
+
+// What a rerun shows.
+struct RerunOutcome {
+  bool passed = false;
+  std::string reason;         // Why not, for a person; empty when passed.
+  double ratio = 0, ratio_low = 0;
+  int objects_equal = 0, objects_different = 0;  // Rebuilt code objects against the bundle's.
+  nlohmann::json evidence;    // The document to add to the bundle.
+};
+RerunOutcome JudgeRerun(const VariantProvenance& variant, const UnitResult& result);
+
+}  // namespace fettle
