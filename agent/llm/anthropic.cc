@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include <fmt/format.h>
+
+#include "agent/llm/provider.h"
+#include "core/status_macros.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+json CacheMark() { return {{"type", "ephemeral"}}; }
+
+json MessageBody(const LlmMessage& message) {
+  json content = json::array();
+  for (const LlmToolResult& result : message.results) {
+    content.push_back({{"type", "tool_result"},
+                       {"tool_use_id", result.id},
+                       {"content", result.text},
+                       {"is_error", result.is_error}});
+  }
+  if (!message.text.empty()) content.push_back({{"type", "text"}, {"text", message.text}});
+  for (const LlmToolCall& call : message.calls) {
+    content.push_back({{"type", "tool_use"},
+                       {"id", call.id},
+                       {"name", call.name},
+                       {"input", call.input.is_object() ? call.input : json::object()}});
+  }
+  if (message.cache_mark && !content.empty()) content.back()["cache_control"] = CacheMark();
+  return {{"role", message.role == LlmMessage::Role::kUser ? "user" : "assistant"},
+          {"content", std::move(content)}};
+}
+
+absl::Status StreamError(const json& event) {
+  const json error = event.value("error", json::object());
+  const std::string type = error.is_object() ? TextAt(error, "type") : "";
+  const std::string text = fmt::format("model stream: {}: {}", type.empty() ? "error" : type,
+                                       error.is_object() ? TextAt(error, "message") : "");
+  if (type == "rate_limit_error") return absl::ResourceExhaustedError(text);
+  if (type == "invalid_request_error") return absl::InvalidArgumentError(text);
+  if (type == "authentication_error" || type == "permission_error") {
+    return absl::UnauthenticatedError(text);
+  }
+  return absl::UnavailableError(text);  // overloaded_error, api_error, unknown ones.
+}
+
+class Decoder final : public ReplyDecoder {
+ public:
+  absl::Status Feed(const SseEvent& event) override {
+    FETTLE_ASSIGN_OR_RETURN(const json data, ParseEventData(event.data));
+    const std::string type = TextAt(data, "type");
+    if (type == "error") return StreamError(data);
+    if (type == "message_start") return Start(data.value("message", json::object()));
+    if (type == "content_block_start") return StartBlock(data);
+    if (type == "content_block_delta") return AddDelta(data);
+    if (type == "message_delta") return EndMessage(data);
+    if (type == "message_stop") complete_ = true;
+    return absl::OkStatus();  // ping, content_block_stop and what later versions add.
+  }
+
+  absl::StatusOr<LlmReply> Finish() override {
+    if (!complete_) {
+      return absl::DataLossError("read the model's stream: it ended before the answer did");
+    }
+    for (auto& [index, block] : blocks_) {
+      if (block.is_tool) {
+        reply_.calls.push_back(MakeToolCall(block.id, block.name, std::move(block.text)));
+      } else {
+        reply_.text += block.text;
+      }
+    }
+    return std::move(reply_);
+  }
+
+ private:
+  struct Block {
+    bool is_tool = false;
+    std::string id, name, text;
+  };
+
+  absl::Status Start(const json& message) {
+    if (!message.is_object()) return absl::OkStatus();
+    reply_.model = TextAt(message, "model");
+    reply_.request_id = TextAt(message, "id");
+    ReadUsage(message);
+    return absl::OkStatus();
+  }
+
+  void ReadUsage(const json& holder) {
+    const auto usage = holder.find("usage");
+    if (usage == holder.end() || !usage->is_object()) return;
+    LlmUsage& u = reply_.usage;
+    u.reported = true;
+    const auto raise = [&](std::int64_t& field, const char* key) {
+      field = std::max(field, CountAt(*usage, key));
+    };
+    raise(u.input_tokens, "input_tokens");
+    raise(u.cache_read_tokens, "cache_read_input_tokens");
+    raise(u.cache_write_tokens, "cache_creation_input_tokens");
+    raise(u.output_tokens, "output_tokens");
+  }
+
+  absl::Status StartBlock(const json& data) {
+    const auto content = data.find("content_block");
+    if (content == data.end() || !content->is_object()) return absl::OkStatus();
+    Block& block = blocks_[CountAt(data, "index")];
+    const std::string type = TextAt(*content, "type");
+    block.is_tool = type == "tool_use";
+    block.id = TextAt(*content, "id");
+    block.name = TextAt(*content, "name");
+    if (type == "text") block.text = TextAt(*content, "text");
+    return absl::OkStatus();
+  }
+
+  absl::Status AddDelta(const json& data) {
+    const auto delta = data.find("delta");
+    if (delta == data.end() || !delta->is_object()) return absl::OkStatus();
+    const std::string type = TextAt(*delta, "type");
+    std::string piece;
+    if (type == "text_delta") piece = TextAt(*delta, "text");
+    if (type == "input_json_delta") piece = TextAt(*delta, "partial_json");
+    bytes_ += piece.size();
+    if (bytes_ > kMaxAnswerBytes) {
+      return absl::OutOfRangeError(
+          fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
+    }
+    blocks_[CountAt(data, "index")].text += piece;
+    return absl::OkStatus();
+  }
+
+  absl::Status EndMessage(const json& data) {
+    ReadUsage(data);
+    const auto delta = data.find("delta");
+    const std::string reason =
+        delta != data.end() && delta->is_object() ? TextAt(*delta, "stop_reason") : "";
+    if (reason == "tool_use") reply_.stop = LlmReply::Stop::kToolUse;
+    else if (reason == "max_tokens") reply_.stop = LlmReply::Stop::kMaxTokens;
+    else if (reason == "refusal") reply_.stop = LlmReply::Stop::kRefusal;
+    else if (reason == "end_turn" || reason == "stop_sequence") reply_.stop = LlmReply::Stop::kEnd;
+    else if (!reason.empty()) reply_.stop = LlmReply::Stop::kOther;
+    return absl::OkStatus();
+  }
+
+  LlmReply reply_;
+  std::map<std::int64_t, Block> blocks_;
+  std::size_t bytes_ = 0;
+  bool complete_ = false;
+};
+
+class Anthropic final : public Provider {
+ public:
+  std::string_view name() const override { return "anthropic"; }
+  std::string path() const override { return "/v1/messages"; }
+  std::vector<std::pair<std::string, std::string>> Headers(const std::string& key) const override {
+    std::vector<std::pair<std::string, std::string>> headers = {
+        {"content-type", "application/json"}, {"anthropic-version", "2023-06-01"}};
+    if (!key.empty()) headers.emplace_back("x-api-key", key);
+    return headers;
+  }
+  json Body(const LlmRequest& request) const override {
+    json body = {{"model", request.model},
+                 {"max_tokens", request.max_output_tokens},
+                 {"stream", true},
+                 {"messages", json::array()}};
+    if (!request.system.empty()) {
+      body["system"] = json::array(
+          {{{"type", "text"}, {"text", request.system}, {"cache_control", CacheMark()}}});
+    }
+    for (const LlmMessage& message : request.messages) {
+      body["messages"].push_back(MessageBody(message));
+    }
+    for (const LlmTool& tool : request.tools) {
+      body["tools"].push_back({{"name", tool.name},
+                               {"description", tool.description},
+                               {"input_schema", tool.schema}});
+    }
+    if (request.require_tool) body["tool_choice"] = {{"type", "any"}};
+    if (request.temperature) body["temperature"] = *request.temperature;
+    return body;
+  }
+  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<Decoder>(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> AnthropicProvider() { return std::make_unique<Anthropic>(); }
+
+}  // namespace fettle

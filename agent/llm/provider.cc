@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/llm/provider.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace fettle {
+
+LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw) {
+  LlmToolCall call{.id = std::move(id), .name = std::move(name)};
+  // Providers leave the arguments empty for a call without any.
+  call.input = nlohmann::json::parse(raw.empty() ? "{}" : raw, nullptr, /*allow_exceptions=*/false);
+  if (!call.input.is_object()) call.input = nullptr;
+  call.raw_input = std::move(raw);
+  return call;
+}
+
+absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data) {
+  nlohmann::json json =
+      nlohmann::json::parse(RepairUtf8(data), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return absl::DataLossError(
+        fmt::format("read the model's stream: an event of {} bytes is no JSON object", data.size()));
+  }
+  return json;
+}
+
+std::string TextAt(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::int64_t CountAt(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return 0;
+  const double value = found->get<double>();
+  return value > 0 && value < 1e12 ? static_cast<std::int64_t>(value) : 0;
+}
+
+}  // namespace fettle

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+
+#include "agent/llm/llm_client.h"
+#include "agent/llm/sse_parser.h"
+
+namespace fettle {
+
+// Builds one answer from a provider's stream of events. Used from one thread.
+class ReplyDecoder {
+ public:
+  virtual ~ReplyDecoder() = default;
+  // kDataLoss: not the protocol; kUnavailable, kResourceExhausted, kInvalidArgument: an error that the
+  // provider reports inside the stream; kOutOfRange: longer than kMaxAnswerBytes.
+  virtual absl::Status Feed(const SseEvent& event) = 0;
+  // The whole answer. kDataLoss: the stream ended before the answer did.
+  virtual absl::StatusOr<LlmReply> Finish() = 0;
+};
+
+// The wire form of one provider: pure functions, no I/O.
+class Provider {
+ public:
+  virtual ~Provider() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string path() const = 0;
+  virtual std::vector<std::pair<std::string, std::string>> Headers(const std::string& key) const = 0;
+  virtual nlohmann::json Body(const LlmRequest& request) const = 0;
+  virtual std::unique_ptr<ReplyDecoder> NewDecoder() const = 0;
+};
+
+std::unique_ptr<Provider> AnthropicProvider();   // Messages API, version 2023-06-01.
+std::unique_ptr<Provider> OpenAiProvider();      // Chat Completions.
+
+// Parses a tool call's arguments; null input where they are no JSON object.
+LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw);
+// Parses an event's data, repairing UTF-8; kDataLoss unless it is a JSON object.
+absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data);
+// Lenient reads of model-made JSON: the fallback where the key is missing or of another type.
+std::string TextAt(const nlohmann::json& object, const char* key);
+std::int64_t CountAt(const nlohmann::json& object, const char* key);  // Negative becomes 0.
+
+}  // namespace fettle

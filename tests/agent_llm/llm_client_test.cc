@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every client against every fault, over real sockets.
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/llm/http_client.h"
+#include "agent/llm/llm_client.h"
+#include "agent/llm/retry.h"
+#include "tests/fakes/fake_http_server.h"
+
+namespace fettle {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Piece = FakeHttpServer::Piece;
+constexpr char kKey[] = "sk-secret-0123456789";
+
+std::string Event(const std::string& data) { return "data: " + data + "\n\n"; }
+
+// The same conversation in each provider's form.
+struct Dialect {
+  std::string name;
+  std::string start, call_part1, call_part2, end;   // A tool call cut in two, then the end.
+  std::string text;                                  // A piece of text.
+  std::string bad_call;                              // A call whose JSON is cut off.
+};
+
+Dialect Anthropic() {
+  return {
+      .name = "anthropic",
+      .start = Event(R"({"type":"message_start","message":{"id":"msg_1","model":"m-1","usage":{"input_tokens":11,"cache_read_input_tokens":5,"output_tokens":1}}})") +
+               Event(R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose","input":{}}})"),
+      .call_part1 = Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
+      .call_part2 = Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"y\"}"}})"),
+      .end = Event(R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":42}})") +
+             Event(R"({"type":"message_stop"})"),
+      .text = Event(R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}})"),
+      .bad_call = Event(R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose"}})") +
+                  Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
+  };
+}
+
+Dialect OpenAi() {
+  return {
+      .name = "openai",
+      .start = Event(R"({"id":"c-1","model":"m-1","choices":[{"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"t1","type":"function","function":{"name":"propose","arguments":""}}]}}]})"),
+      .call_part1 = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"source\": \"x"}}]}}]})"),
+      .call_part2 = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"y\"}"}}]}}]})"),
+      .end = Event(R"({"choices":[{"delta":{},"finish_reason":"tool_calls"}]})") +
+             Event(R"({"choices":[],"usage":{"prompt_tokens":16,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens":42}})") +
+             Event("[DONE]"),
+      .text = Event(R"({"choices":[{"delta":{"content":"hello "}}]})"),
+      .bad_call = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t1","function":{"name":"propose","arguments":"{\"source\": \"x"}}]}}]})"),
+  };
+}
+
+class LlmClientFaults : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    dialect_ = GetParam() == "anthropic" ? Anthropic() : OpenAi();
+    Open(std::chrono::milliseconds(20000));
+    request_.model = "m-1";
+    request_.system = "be brief";
+    request_.messages = {{.text = "improve this", .cache_mark = true}};
+    request_.tools = {{"propose", "hand in a kernel", {{"type", "object"}}}};
+  }
+  void Open(std::chrono::milliseconds idle) {
+    auto client = MakeLlmClient({.provider = GetParam(),
+                                 .base_url = server_.url() + "/",
+                                 .api_key = kKey,
+                                 .headers = {{"x-team", "kernels"}},
+                                 .idle_limit = idle},
+                                http_);
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+  absl::StatusOr<LlmReply> Ask() { return client_->Complete(request_, {}); }
+  std::string Good() const {
+    return dialect_.start + dialect_.call_part1 + dialect_.call_part2 + dialect_.end;
+  }
+
+  HttpClient http_;
+  FakeHttpServer server_;
+  Dialect dialect_;
+  std::unique_ptr<LlmClient> client_;
+  LlmRequest request_;
+};
+
+TEST_P(LlmClientFaults, ReadsToolCallsTextAndUsage) {
+  // In pieces of a few bytes, as a slow network would bring them.
+  FakeHttpServer::Answer answer = {{StreamHead()}};
+  const std::string all = dialect_.text + Good();
+  for (std::size_t at = 0; at < all.size(); at += 7) answer.push_back({all.substr(at, 7)});
+  server_.Play({answer});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text, "hello ");
+  ASSERT_EQ(reply->calls.size(), 1u);
+  EXPECT_EQ(reply->calls[0].name, "propose");
+  EXPECT_EQ(reply->calls[0].input, (nlohmann::json{{"source", "xy"}}));
+  EXPECT_EQ(reply->stop, LlmReply::Stop::kToolUse);
+  EXPECT_TRUE(reply->usage.reported);
+  EXPECT_EQ(reply->usage.input_tokens, 11);
+  EXPECT_EQ(reply->usage.cache_read_tokens, 5);
+  EXPECT_EQ(reply->usage.output_tokens, 42);
+  const std::string sent = server_.requests().at(0);
+  EXPECT_THAT(sent, HasSubstr(kKey));
+  EXPECT_THAT(sent, HasSubstr("x-team: kernels"));
+  EXPECT_THAT(sent, HasSubstr("be brief"));
+}
+
+TEST_P(LlmClientFaults, HttpErrorsKeepTheirKindAndNeverTheKey) {
+  struct Row {
+    int status;
+    absl::StatusCode code;
+  };
+  for (const Row row : {Row{401, absl::StatusCode::kUnauthenticated},
+                        Row{403, absl::StatusCode::kUnauthenticated},
+                        Row{404, absl::StatusCode::kNotFound},
+                        Row{400, absl::StatusCode::kInvalidArgument},
+                        Row{429, absl::StatusCode::kResourceExhausted},
+                        Row{500, absl::StatusCode::kUnavailable},
+                        Row{502, absl::StatusCode::kUnavailable},
+                        Row{529, absl::StatusCode::kUnavailable}}) {
+    server_.Play({HttpAnswer(row.status, R"({"error":{"message":"no luck"}})")});
+    const auto reply = Ask();
+    EXPECT_EQ(reply.status().code(), row.code) << row.status;
+    EXPECT_THAT(std::string(reply.status().message()), HasSubstr("no luck"));
+    EXPECT_THAT(reply.status().ToString(), Not(HasSubstr(kKey)));
+  }
+}
+
+TEST_P(LlmClientFaults, RetryAfterIsReadWhereItIsANumber) {
+  server_.Play({HttpAnswer(429, "{}", "Retry-After: 7\r\n")});
+  EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(7000));
+  server_.Play({HttpAnswer(429, "{}", "Retry-After: soon\r\n")});
+  EXPECT_EQ(RetryAfter(Ask().status()), std::nullopt);
+  server_.Play({HttpAnswer(429, "{}", "Retry-After: 99999999\r\n")});
+  EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::hours(1));
+}
+
+TEST_P(LlmClientFaults, ResetAndCutStreamsAreErrors) {
+  server_.Play({{{StreamHead() + dialect_.start, Piece::After::kReset}}});
+  const auto reset = Ask();
+  EXPECT_TRUE(absl::IsUnavailable(reset.status()) || absl::IsDataLoss(reset.status()))
+      << reset.status();
+  server_.Play({{{StreamHead() + dialect_.start + dialect_.call_part1}}});
+  EXPECT_TRUE(absl::IsDataLoss(Ask().status()));
+  server_.Play({{{StreamHead()}}});
+  EXPECT_TRUE(absl::IsDataLoss(Ask().status()));
+}
+
+TEST_P(LlmClientFaults, AStalledStreamEndsAtTheIdleLimit) {
+  Open(std::chrono::milliseconds(150));
+  server_.Play({{{StreamHead() + dialect_.start, Piece::After::kStall}}});
+  const auto reply = Ask();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(reply.status())) << reply.status();
+}
+
+TEST_P(LlmClientFaults, CancellingEndsTheCallAtOnce) {
+  server_.Play({{{StreamHead() + dialect_.start, Piece::After::kStall}}});
+  std::stop_source stop;
+  std::jthread canceller([&] {
+    server_.AwaitRequests(1);
+    stop.request_stop();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reply = client_->Complete(request_, stop.get_token());
+  EXPECT_TRUE(absl::IsCancelled(reply.status())) << reply.status();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_P(LlmClientFaults, HalfACharacterDoesNotLoseTheAnswer) {
+  std::string text = dialect_.text;
+  text.replace(text.find("hello "), 6, "caf\xC3");  // é without its second byte.
+  server_.Play({{{StreamHead() + text + Good()}}});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_THAT(reply->text, HasSubstr("caf\xEF\xBF\xBD"));
+}
+
+TEST_P(LlmClientFaults, TruncatedArgumentsAreMarkedNotLost) {
+  server_.Play({{{StreamHead() + dialect_.bad_call + dialect_.end}}});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->calls.size(), 1u);
+  EXPECT_TRUE(reply->calls[0].input.is_null());
+  EXPECT_EQ(reply->calls[0].raw_input, "{\"source\": \"x");
+}
+
+TEST_P(LlmClientFaults, AnEndlessAnswerIsCutOff) {
+  std::string piece = dialect_.text;
+  piece.replace(piece.find("hello "), 6, std::string(64 << 10, 'x'));
+  FakeHttpServer::Answer answer = {{StreamHead()}};
+  for (int i = 0; i < 40; ++i) answer.push_back({piece});
+  server_.Play({answer});
+  EXPECT_TRUE(absl::IsOutOfRange(Ask().status()));
+}
+
+TEST_P(LlmClientFaults, GarbageIsDataLossAndWrongTypesAreSurvived) {
+  server_.Play({{{StreamHead() + "data: this is no json\n\n"}}});
+  EXPECT_TRUE(absl::IsDataLoss(Ask().status()));
+  for (const char* odd : {R"({"type":7})", R"({"type":"content_block_delta","index":"x","delta":3})",
+                          R"({"choices":{"a":1}})", R"({"choices":[4]})", R"({"choices":[{"delta":[]}]})",
+                          R"({"usage":"many"})", R"({"usage":{"prompt_tokens":-5}})",
+                          R"({"type":"message_start","message":[]})",
+                          R"({"choices":[{"delta":{"tool_calls":[{"function":"f"}]}}]})"}) {
+    server_.Play({{{StreamHead() + Event(odd) + Good()}}});
+    const auto reply = Ask();
+    EXPECT_TRUE(reply.ok()) << odd << reply.status();
+  }
+}
+
+TEST_P(LlmClientFaults, RetriesWhatMaySucceedAndStopsAtItsLimits) {
+  server_.Play({HttpAnswer(529, "{}"), HttpAnswer(429, "{}", "Retry-After: 3\r\n"),
+                {{StreamHead() + dialect_.start}}, {{StreamHead() + Good()}}});
+  std::vector<std::chrono::milliseconds> waits;
+  auto now = std::chrono::steady_clock::now();
+  const auto sleep = [&](std::chrono::milliseconds wait, std::stop_token) {
+    waits.push_back(wait);
+    now += wait;
+    return true;
+  };
+  RetryingClient retrying(*client_, {}, sleep, [&] { return now; }, nullptr, 1);
+  const auto reply = retrying.Complete(request_, {});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(waits.size(), 3u);
+  EXPECT_EQ(waits[1], std::chrono::seconds(3));
+  EXPECT_GE(waits[0], std::chrono::milliseconds(500));
+  EXPECT_LE(waits[0], std::chrono::milliseconds(1000));
+
+  server_.Play({HttpAnswer(500, "{}")});
+  waits.clear();
+  const auto failed = retrying.Complete(request_, {});
+  EXPECT_TRUE(absl::IsUnavailable(failed.status()));
+  EXPECT_EQ(waits.size(), 5u);
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("6 attempts"));
+
+  server_.Play({HttpAnswer(401, "{}")});
+  waits.clear();
+  EXPECT_TRUE(absl::IsUnauthenticated(retrying.Complete(request_, {}).status()));
+  EXPECT_TRUE(waits.empty());
+}
+
+TEST_P(LlmClientFaults, RecordedRepliesReadBackEqual) {
+  server_.Play({{{StreamHead() + dialect_.text + Good()}}});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok());
+  const auto again = LlmReplyFromJson(ToJson(*reply));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ToJson(*again), ToJson(*reply));
+  EXPECT_THAT(ToJson(request_).dump() + ToJson(*reply).dump(), Not(HasSubstr(kKey)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, LlmClientFaults, ::testing::Values("anthropic", "openai"),
+                         [](const auto& param) { return param.param; });
+
+TEST(HttpClient, ManyWaitingCallsShareOneThread) {
+  FakeHttpServer server;
+  server.Play({{{StreamHead(), Piece::After::kStall}}});
+  HttpClient http;
+  std::stop_source stop;
+  std::atomic<int> cancelled = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 50; ++i) {
+      callers.emplace_back([&] {
+        const HttpRequest request{.url = server.url(), .body = "{}"};
+        const auto response = http.Post(
+            request, [](const HttpResponse&, std::string_view) { return true; }, stop.get_token());
+        if (absl::IsCancelled(response.status())) ++cancelled;
+      });
+    }
+    server.AwaitRequests(50);
+    stop.request_stop();
+  }
+  EXPECT_EQ(cancelled, 50);
+}
+
+TEST(HttpClient, RefusesOtherProtocolsAndDeadAddresses) {
+  HttpClient http;
+  const auto take = [](const HttpResponse&, std::string_view) { return true; };
+  EXPECT_FALSE(http.Post({.url = "file:///etc/hostname"}, take, {}).ok());
+  EXPECT_TRUE(absl::IsUnavailable(http.Post({.url = "http://127.0.0.1:1/"}, take, {}).status()));
+}
+
+}  // namespace
+}  // namespace fettle
