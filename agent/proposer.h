@@ -31,6 +31,7 @@ struct Outcome {
   TunableValues values;
   VerdictRecord verdict;        // kNoWin with reason "contender" while on the way.
   std::optional<double> ratio;  // Speed-up over the denominator; unset when not measured.
+  std::string technique;        // As proposed; lets a replayed history credit the right strategy.
 };
 
 // Where proposals come from. Used from one thread at a time. State is rebuilt on resume by replaying
