@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "core/bound.h"
+#include "core/task.h"
+#include "verifier/expected.h"
+#include "verifier/inputs.h"
+
+namespace fettle {
+
+// A process that serves ServeReference on the other end of a socket. Destroying it kills it.
+class ReferenceProcess {
+ public:
+  virtual ~ReferenceProcess() = default;
+  virtual int channel() const = 0;
+  // Waits briefly for the end after the channel closed: "SIGSEGV (segmentation fault)", "exit code 1",
+  // "still running".
+  virtual std::string Ending() = 0;
+};
+using StartReference = std::function<absl::StatusOr<std::unique_ptr<ReferenceProcess>>()>;
+
+// Starts `program --reference 3` without a sandbox, its socket as descriptor 3; for tests and
+// tools. The worker wraps its own sandbox around the same program instead.
+StartReference PlainReferenceStarter(std::string program);
+
+// What to run, taken from a task.
+struct ReferenceSource {
+  struct Function {
+    std::string file, function;
+    std::vector<std::string> outputs;   // Checkers: the outputs it judges.
+  };
+  std::string task_digest;
+  std::string kind = "cxx";             // "cxx" or "npy".
+  Function reference;
+  std::vector<Function> checkers;
+  std::vector<std::string> stored;      // "npy": one file per output, in case order.
+  std::map<std::string, std::string> files;  // The task's files; sources may include them.
+};
+ReferenceSource ReferenceSourceOf(const Task& task);
+
+struct ReferenceOptions {
+  StartReference start;
+  std::string cache_dir;                // Compiled references and results; empty: memory only.
+  std::string compiler = "g++";
+  std::chrono::seconds call_limit{120};
+  // Outputs with more elements are sampled by rows, chosen by the input seed.
+  std::int64_t max_elements = std::int64_t{1} << 22;
+  std::int64_t memory_cache_bytes = std::int64_t{1} << 30;
+  std::int64_t disk_cache_bytes = std::int64_t{2} << 30;
+};
+
+// The verdict of a custom checker.
+struct CheckerResult {
+  double worst = 0;                     // NaN: the checker set nothing.
+  double mean_square = 0;
+  std::int64_t output = -1, element = -1;
+  std::string message;
+};
+
+// The task's reference and checkers, compiled once and run in a process of their own. Not
+// thread-safe.
+//
+// Errors of every call: kFailedPrecondition when the task's own code is at fault (it does not
+// compile, crashes, hangs, or leaves results unset: the message says which and where), kUnavailable
+// when no process can be started or the compiler is missing.
+class Reference {
+ public:
+  static absl::StatusOr<std::unique_ptr<Reference>> Create(ReferenceSource source,
+                                                           ReferenceOptions options);
+  ~Reference();
+
+  // Expected outputs of a case for these inputs. Outputs judged by a checker alone are left out.
+  absl::StatusOr<std::shared_ptr<const Expected>> Evaluate(const BoundCase& bound_case,
+                                                           const InputSpec& spec);
+  // Runs checker `checker` of the source on a candidate's dense outputs (all outputs of the case, in
+  // case order, as in RunObservation).
+  absl::StatusOr<CheckerResult> Check(const BoundCase& bound_case, const InputSpec& spec,
+                                      std::size_t checker,
+                                      const std::vector<std::vector<std::uint8_t>>& outputs);
+  // `work: {from: reference}`: least bytes and flops of the case.
+  struct WorkFigures { double bytes = 0, flops = 0; };
+  absl::StatusOr<WorkFigures> Work(const BoundCase& bound_case, const InputSpec& spec);
+
+  const ReferenceSource& source() const { return source_; }
+
+ private:
+  Reference(ReferenceSource source, ReferenceOptions options);
+  absl::Status Build();
+  absl::Status EnsureProcess();
+  absl::StatusOr<nlohmann::json> Call(const nlohmann::json& request,
+                                      const std::vector<std::span<const std::uint8_t>>& bytes,
+                                      std::vector<std::uint8_t>* reply_bytes);
+  absl::Status PrepareCase(const BoundCase& bound_case, const InputSpec& spec);
+  absl::StatusOr<Expected> EvaluateCxx(const BoundCase& bound_case, const InputSpec& spec);
+  absl::StatusOr<Expected> EvaluateStored(const BoundCase& bound_case);
+  void Remember(const std::string& key, std::shared_ptr<const Expected> expected);
+
+  ReferenceSource source_;
+  ReferenceOptions options_;
+  std::vector<std::string> libraries_;        // Shared objects: the reference, then the checkers.
+  std::unique_ptr<ReferenceProcess> process_;
+  std::string prepared_;                      // Key of the case the process holds.
+  std::string place_;                         // "case checked/2", for messages.
+
+  using Entry = std::pair<std::string, std::shared_ptr<const Expected>>;
+  std::list<Entry> recent_;                   // Most recently used first.
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
+  std::int64_t cached_bytes_ = 0;
+};
+
+// The entries of `files` that the case's fills name.
+std::map<std::string, std::string> FillFiles(const BoundCase& bound_case,
+                                             const std::map<std::string, std::string>& files);
+
+// Rows of an output to compare when it has more than `max_elements`: the first and last, and rows
+// drawn by `seed`; ascending. Empty: all of them.
+std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max_elements,
+                                     std::uint64_t seed);
+
+}  // namespace fettle
