@@ -407,7 +407,8 @@ json ToJson(const BoundCase& bound_case) {
           {"work_flops", JsonNumber(bound_case.work_flops)},
           {"work_is_estimate", bound_case.work_is_estimate},
           {"work_from_reference", bound_case.work_from_reference},
-          {"deterministic", bound_case.deterministic}};
+          {"deterministic", bound_case.deterministic},
+          {"linear", bound_case.linear}};
 }
 
 absl::StatusOr<BoundCase> BoundCaseFromJson(const json& in) {
@@ -433,6 +434,7 @@ absl::StatusOr<BoundCase> BoundCaseFromJson(const json& in) {
   reader.Get("work_is_estimate", out.work_is_estimate);
   reader.Get("work_from_reference", out.work_from_reference);
   reader.Get("deterministic", out.deterministic);
+  reader.Get("linear", out.linear);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   FETTLE_RETURN_IF_ERROR(CheckPointers(out));
   return out;

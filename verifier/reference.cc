@@ -103,19 +103,6 @@ std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max
   return {chosen.begin(), chosen.end()};
 }
 
-ReferenceSource ReferenceSourceOf(const Task& task) {
-  ReferenceSource source;
-  source.task_digest = task.digest();
-  source.kind = task.reference().kind;
-  source.reference = {task.reference().source, task.reference().function, {}};
-  source.stored = task.reference().files;
-  for (const Task::CheckerSpec& checker : task.checkers()) {
-    source.checkers.push_back({checker.source, checker.function, checker.outputs});
-  }
-  source.files = task.files();
-  return source;
-}
-
 Reference::Reference(ReferenceSource source, ReferenceOptions options)
     : source_(std::move(source)), options_(std::move(options)) {}
 

@@ -65,8 +65,10 @@ absl::StatusOr<void*> OpenLibrary(const Bytes& bytes) {
   void* library = done == bytes.size() ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   const char* reason = library == nullptr ? dlerror() : nullptr;
   const std::string message = reason != nullptr ? reason : "the library could not be written";
-  close(fd);
-  if (!in_memory) unlink(path.c_str());
+  if (!in_memory) {
+    close(fd);
+    unlink(path.c_str());
+  }  // Else kept open: a second library under the same descriptor's name would be taken for this one.
   if (library == nullptr) return absl::InvalidArgumentError(message);
   return library;
 }
