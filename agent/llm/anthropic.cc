@@ -14,6 +14,9 @@ using nlohmann::json;
 json CacheMark() { return {{"type", "ephemeral"}}; }
 
 json MessageBody(const LlmMessage& message) {
+  if (message.role == LlmMessage::Role::kAssistant && message.raw.is_array()) {
+    return {{"role", "assistant"}, {"content", message.raw}};
+  }
   json content = json::array();
   for (const LlmToolResult& result : message.results) {
     content.push_back({{"type", "tool_result"},
@@ -64,20 +67,34 @@ class Decoder final : public ReplyDecoder {
     if (!complete_) {
       return absl::DataLossError("read the model's stream: it ended before the answer did");
     }
+    json raw = json::array();
+    bool has_reasoning = false;
     for (auto& [index, block] : blocks_) {
-      if (block.is_tool) {
-        reply_.calls.push_back(MakeToolCall(block.id, block.name, std::move(block.text)));
-      } else {
+      if (block.type == "tool_use") {
+        reply_.calls.push_back(MakeToolCall(TextAt(block.start, "id"), TextAt(block.start, "name"),
+                                            std::move(block.text)));
+        const json& input = reply_.calls.back().input;
+        block.start["input"] = input.is_object() ? input : json::object();
+      } else if (block.type == "text") {
         reply_.text += block.text;
+        if (block.text.empty()) continue;  // The provider refuses empty text.
+        block.start["text"] = block.text;
+      } else {
+        has_reasoning = true;
+        if (block.type == "thinking") block.start["thinking"] = block.text;
+        if (!block.signature.empty()) block.start["signature"] = block.signature;
       }
+      raw.push_back(std::move(block.start));
     }
+    if (has_reasoning) reply_.raw = std::move(raw);
     return std::move(reply_);
   }
 
  private:
   struct Block {
-    bool is_tool = false;
-    std::string id, name, text;
+    std::string type = "text";
+    json start = {{"type", "text"}};   // As announced; its text and input are filled in at the end.
+    std::string text, signature;
   };
 
   absl::Status Start(const json& message) {
@@ -106,11 +123,9 @@ class Decoder final : public ReplyDecoder {
     const auto content = data.find("content_block");
     if (content == data.end() || !content->is_object()) return absl::OkStatus();
     Block& block = blocks_[CountAt(data, "index")];
-    const std::string type = TextAt(*content, "type");
-    block.is_tool = type == "tool_use";
-    block.id = TextAt(*content, "id");
-    block.name = TextAt(*content, "name");
-    if (type == "text") block.text = TextAt(*content, "text");
+    block.type = TextAt(*content, "type");
+    block.start = *content;
+    block.text = TextAt(*content, block.type == "thinking" ? "thinking" : "text");
     return absl::OkStatus();
   }
 
@@ -121,12 +136,15 @@ class Decoder final : public ReplyDecoder {
     std::string piece;
     if (type == "text_delta") piece = TextAt(*delta, "text");
     if (type == "input_json_delta") piece = TextAt(*delta, "partial_json");
+    if (type == "thinking_delta") piece = TextAt(*delta, "thinking");
+    Block& block = blocks_[CountAt(data, "index")];
+    if (type == "signature_delta") block.signature += TextAt(*delta, "signature");
     bytes_ += piece.size();
     if (bytes_ > kMaxAnswerBytes) {
       return absl::OutOfRangeError(
           fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
     }
-    blocks_[CountAt(data, "index")].text += piece;
+    block.text += piece;
     return absl::OkStatus();
   }
 

@@ -178,7 +178,8 @@ json ToJson(const LlmRequest& request) {
     messages.push_back({{"role", message.role == LlmMessage::Role::kUser ? "user" : "assistant"},
                         {"text", RepairUtf8(message.text)},
                         {"calls", CallsJson(message.calls)},
-                        {"results", std::move(results)}});
+                        {"results", std::move(results)},
+                        {"raw", message.raw}});
   }
   json tools = json::array();
   for (const LlmTool& tool : request.tools) {
@@ -204,7 +205,8 @@ json ToJson(const LlmReply& reply) {
             {"output_tokens", reply.usage.output_tokens},
             {"reported", reply.usage.reported}}},
           {"model", reply.model},
-          {"request_id", reply.request_id}};
+          {"request_id", reply.request_id},
+          {"raw", reply.raw}};
 }
 
 absl::StatusOr<LlmReply> LlmReplyFromJson(const json& value) {
@@ -216,6 +218,7 @@ absl::StatusOr<LlmReply> LlmReplyFromJson(const json& value) {
   reply.text = TextAt(value, "text");
   reply.model = TextAt(value, "model");
   reply.request_id = TextAt(value, "request_id");
+  if (const auto raw = value.find("raw"); raw != value.end()) reply.raw = *raw;
   const auto calls = value.find("calls");
   if (calls == value.end() || !calls->is_array()) return broken("calls");
   for (const json& call : *calls) {

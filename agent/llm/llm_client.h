@@ -38,6 +38,7 @@ struct LlmMessage {
   std::vector<LlmToolCall> calls;
   std::vector<LlmToolResult> results;
   bool cache_mark = false;         // The prefix up to here may be cached by the provider.
+  nlohmann::json raw;              // Assistant turns: LlmReply::raw of the reply, echoed unchanged.
 };
 
 struct LlmTool {
@@ -72,6 +73,9 @@ struct LlmReply {
   LlmUsage usage;
   std::string model;               // As the provider names it.
   std::string request_id;          // Of the provider, for its support.
+  // The turn as the provider wants it back in the next request, where that is more than text and
+  // calls (reasoning blocks with their signatures); else null.
+  nlohmann::json raw;
 };
 
 // A language model behind HTTP. Thread-safe.

@@ -262,6 +262,37 @@ TEST_P(LlmClientFaults, RecordedRepliesReadBackEqual) {
 INSTANTIATE_TEST_SUITE_P(Providers, LlmClientFaults, ::testing::Values("anthropic", "openai"),
                          [](const auto& param) { return param.param; });
 
+TEST(Anthropic, EchoesReasoningBlocksUnchanged) {
+  FakeHttpServer server;
+  HttpClient http;
+  auto client = MakeLlmClient({.provider = "anthropic", .base_url = server.url()}, http);
+  ASSERT_TRUE(client.ok());
+  const auto block = [](const char* text) { return Event(text); };
+  server.Play({{{StreamHead() +
+      block(R"({"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}})") +
+      block(R"({"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}})") +
+      block(R"({"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig=="}})") +
+      block(R"({"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"zzz"}})") +
+      block(R"({"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"compile","input":{}}})") +
+      block(R"({"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}})") +
+      block(R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}})") +
+      block(R"({"type":"message_stop"})")}}});
+  LlmRequest request{.model = "m", .messages = {{.text = "go"}}};
+  const auto reply = (*client)->Complete(request, {});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text, "");
+  request.messages.push_back(
+      {.role = LlmMessage::Role::kAssistant, .calls = reply->calls, .raw = reply->raw});
+  request.messages.push_back({.results = {{"t1", "fine"}}});
+  ASSERT_TRUE((*client)->Complete(request, {}).ok());
+  const std::string sent = server.requests().at(1);
+  const auto body = nlohmann::json::parse(sent.substr(sent.find("\r\n\r\n") + 4));
+  EXPECT_EQ(body["messages"][1]["content"], nlohmann::json::parse(R"([
+      {"type": "thinking", "thinking": "hm", "signature": "sig=="},
+      {"type": "redacted_thinking", "data": "zzz"},
+      {"type": "tool_use", "id": "t1", "name": "compile", "input": {"a": 1}}])"));
+}
+
 TEST(HttpClient, ManyWaitingCallsShareOneThread) {
   FakeHttpServer server;
   server.Play({{{StreamHead(), Piece::After::kStall}}});

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cheats/bank.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "judge/accept.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(fmt::format("read {}", path.string()));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+VerdictRecord Refused(std::string message) {
+  return {.verdict = Verdict::kRefused,
+          .stage = Stage::kPolicy,
+          .reason_code = "invalid_proposal",
+          .message = std::move(message)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<BankEntry>> ReadBank(const std::string& folder) {
+  FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/bank.json"));
+  const json bank = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!bank.is_object()) return absl::InvalidArgumentError("bank.json is no JSON object");
+  std::vector<BankEntry> entries;
+  for (const json& item : bank.at("entries")) {
+    BankEntry entry;
+    entry.id = item.at("id");
+    entry.kind = item.at("kind");
+    entry.task = item.at("task");
+    entry.title = item.at("title");
+    entry.source_name = std::filesystem::path(item.at("kernel").get<std::string>()).filename();
+    FETTLE_ASSIGN_OR_RETURN(entry.source,
+                            ReadFile(folder + "/" + item.at("kernel").get<std::string>()));
+    entry.expect = item.at("expect").get<std::vector<std::string>>();
+    entry.targets = item.value("targets", std::vector<std::string>());
+    entry.block = item.value("block", json::object());
+    if (item.contains("naive_fooled")) entry.naive_fooled = item["naive_fooled"].get<bool>();
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+absl::StatusOr<TaskFiles> ReadBankTask(const std::string& folder, const std::string& task) {
+  TaskFiles files;
+  for (const auto& file : std::filesystem::directory_iterator(folder + "/tasks/" + task)) {
+    FETTLE_ASSIGN_OR_RETURN(files[file.path().filename()], ReadFile(file.path()));
+  }
+  return files;
+}
+
+bool RunsOn(const BankEntry& entry, const std::string& target) {
+  if (entry.targets.empty()) return true;
+  for (const std::string& one : entry.targets) {
+    if (one == target || (one == "gpu" && target != "cpu")) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<VerdictRecord> BankJudge::Judge(const BankEntry& entry, std::uint64_t seed) {
+  FETTLE_ASSIGN_OR_RETURN(TaskFiles files, ReadBankTask(folder_, entry.task));
+  std::vector<TaskProblem> problems;
+  const auto task = Task::Parse(files, &problems);
+  if (!task.ok()) return absl::InternalError(FormatProblems(problems));
+  json block = ToJson((*task)->baseline());
+  block["source"] = entry.source;
+  block["source_name"] = entry.source_name;
+  for (const auto& [key, value] : entry.block.items()) block[key] = value;
+  auto kernel = (*task)->ParseKernelSpec(block, &problems);
+  if (!kernel.ok()) return Refused(FormatProblems(problems));
+
+  WorkUnit unit;
+  unit.id = "bank-" + entry.id;
+  unit.task_digest = (*task)->digest();
+  FETTLE_ASSIGN_OR_RETURN(unit.task_blob, blobs_.Put(PackTaskFiles(files)));
+  unit.target = target_;
+  unit.candidate = {CandidateDigest(unit.task_digest, target_, *kernel, kernel->values), *kernel,
+                    kernel->values};
+  const KernelSpec& baseline = (*task)->baseline();
+  unit.denominator = {CandidateDigest(unit.task_digest, target_, baseline, baseline.values),
+                      baseline, baseline.values};
+  unit.seed = seed;
+  unit.screen = true;
+  unit.time_cap_s = 3;
+  FETTLE_ASSIGN_OR_RETURN(UnitResult result, runner_.Run(unit, blobs_, {}, {}));
+  if (result.verdict) return *result.verdict;
+  if (!result.measurement) return absl::InternalError("no verdict and no measurement");
+  const judge::AcceptanceRule rule;
+  if (!judge::IsContender(*result.measurement, 1, rule)) {
+    return judge::DecideConfirmation(*result.measurement, 1, 0, rule).record.verdict == Verdict::kWin
+               ? VerdictRecord{.verdict = Verdict::kAmbiguous, .reason_code = "not_a_contender"}
+               : judge::DecideConfirmation(*result.measurement, 1, 0, rule).record;
+  }
+  ++confirmations_;
+  unit.id += "-confirm";
+  unit.kind = UnitKind::kConfirm;
+  unit.seed = seed * 0x9E3779B97F4A7C15u + 1;
+  unit.held_out_seed = seed ^ 0xD1B54A32D192ED03u;
+  FETTLE_ASSIGN_OR_RETURN(result, runner_.Run(unit, blobs_, {}, {}));
+  if (result.verdict) return *result.verdict;
+  if (!result.measurement) return absl::InternalError("no verdict and no measurement");
+  return judge::DecideConfirmation(*result.measurement, 1, 0, rule).record;
+}
+
+}  // namespace fettle

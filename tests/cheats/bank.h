@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The bank of cheats, broken kernels and honest traps (tests/cheats/bank.json) and what fettle says of
+// each: shared by the tests and by bench/bank.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "core/blob.h"
+#include "core/task.h"
+#include "core/verdict.h"
+#include "worker/unit_runner.h"
+
+namespace fettle {
+
+struct BankEntry {
+  std::string id;
+  std::string kind;                  // "cheat", "broken", "honest"
+  std::string task;                  // Folder below tests/cheats/tasks.
+  std::string title;
+  std::string source_name, source;
+  std::vector<std::string> expect;   // Verdict names that are right.
+  std::vector<std::string> targets;  // Empty: all; "gpu": not on cpu.
+  nlohmann::json block;              // Overrides of the baseline's block.
+  std::optional<bool> naive_fooled;  // What the naive harness says; unset: not asked.
+};
+
+// `folder` is tests/cheats.
+absl::StatusOr<std::vector<BankEntry>> ReadBank(const std::string& folder);
+absl::StatusOr<TaskFiles> ReadBankTask(const std::string& folder, const std::string& task);
+bool RunsOn(const BankEntry& entry, const std::string& target);
+
+// Takes an entry through evaluation and, when it is a contender, confirmation, as a job would.
+class BankJudge {
+ public:
+  // Both must outlive this object.
+  BankJudge(UnitRunner& runner, BlobStore& blobs, std::string folder, std::string target)
+      : runner_(runner), blobs_(blobs), folder_(std::move(folder)), target_(std::move(target)) {}
+
+  // An error is a failure of the infrastructure.
+  absl::StatusOr<VerdictRecord> Judge(const BankEntry& entry, std::uint64_t seed);
+
+  double confirmations() const { return confirmations_; }
+
+ private:
+  UnitRunner& runner_;
+  BlobStore& blobs_;
+  const std::string folder_, target_;
+  double confirmations_ = 0;
+};
+
+}  // namespace fettle
