@@ -35,7 +35,7 @@ class ExprScope {
   std::map<std::string, ExprValue, std::less<>> values_;
 };
 
-struct ExprNode;  // Defined in expr.cc; immutable.
+struct ExprNode;  // Defined in expr_node.h; immutable.
 
 // A parsed expression. Cheap to copy; immutable and thread-safe.
 class Expr {
@@ -46,6 +46,8 @@ class Expr {
   static absl::StatusOr<Expr> Parse(std::string_view text);
 
   const std::string& text() const { return text_; }
+  // The same expression in one fixed spelling; parses back to an equal tree.
+  std::string canonical() const;
   // Free names, "target.x" and "sizeof(T)" spelled as in ExprScope.
   std::set<std::string> Names() const;
   bool is_constant() const { return Names().empty(); }
@@ -58,10 +60,13 @@ class Expr {
   absl::StatusOr<std::int64_t> EvaluateExact(const ExprScope& scope) const;
 
   // C++17 statements-free source of a checked evaluation for generated dispatch code: an expression
-  // of type `fettle_expr::Checked` (see ExprCppPrelude) over variables named by `rename`.
+  // of type `fettle_expr::Checked` (see ExprCppPrelude) over variables named by `rename`, of that
+  // type (numbers) or `fettle_expr::List`. kInvalidArgument: a name that `rename` lacks.
   absl::StatusOr<std::string> EmitCpp(const std::map<std::string, std::string>& rename) const;
 
  private:
+  const ExprNode& root() const;
+
   std::string text_ = "0";
   std::shared_ptr<const ExprNode> root_;
 };

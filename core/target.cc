@@ -71,6 +71,14 @@ const std::vector<Target>& Targets() {
 
 }  // namespace
 
+std::string_view DialectName(Dialect dialect) { return dialect == Dialect::kCuda ? "cuda" : "hip"; }
+
+std::optional<Dialect> ParseDialect(std::string_view name) {
+  if (name == "cuda") return Dialect::kCuda;
+  if (name == "hip") return Dialect::kHip;
+  return std::nullopt;
+}
+
 std::map<std::string, std::int64_t> TargetVariables(const Target& target) {
   return {{"wave", target.wave},           {"lds", target.lds},
           {"cus", target.cus},             {"max_block", target.max_block},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,9 +13,11 @@ namespace fettle {
 
 enum class Vendor { kCpu, kNvidia, kAmd };
 enum class Dialect { kCuda, kHip };
+std::string_view DialectName(Dialect dialect);  // "cuda", "hip"
+std::optional<Dialect> ParseDialect(std::string_view name);
 
-// An architecture with the limits that expressions (`target.*`) and launch checks need. Data come
-// from core/cards/*.json (see hardware_card.h); a device overrides what it reports itself.
+// An architecture with the limits that expressions (`target.*`) and launch checks need. A
+// device overrides what it reports itself.
 struct Target {
   std::string name;  // "cpu", "sm_90a", "gfx950", ...
   Vendor vendor = Vendor::kCpu;

@@ -126,7 +126,10 @@ class Task {
   std::unique_ptr<Impl> impl_;
 };
 
-nlohmann::json ToJson(const KernelSpec& kernel);   // The block ParseKernelSpec reads.
+// The block that ParseKernelSpec reads, with every field written out.
+nlohmann::json ToJson(const KernelSpec& kernel);
+// Reads what ToJson wrote, strictly, without checking it against a task. kInvalidArgument.
+absl::StatusOr<KernelSpec> KernelSpecFromJson(const nlohmann::json& json);
 
 // Candidate digest (DESIGN.md 2): task, target, source, plan, workspace, values, options.
 std::string CandidateDigest(std::string_view task_digest, std::string_view target,
