@@ -25,6 +25,8 @@ target_link_libraries(fettle_pch PRIVATE fettle::build_flags absl::status absl::
   nlohmann_json::nlohmann_json Threads::Threads)
 set_target_properties(fettle_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_precompile_headers(fettle_pch PRIVATE ${FETTLE_PCH_HEADERS})
+# Tests are compiled once and run once: the compiler's time counts, theirs does not.
+set(FETTLE_TEST_OPTIONS -O0 -g0)
 if(FETTLE_BUILD_TESTS)
   add_library(fettle_test_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cc)
   target_link_libraries(fettle_test_pch PRIVATE fettle::build_flags absl::status absl::statusor
@@ -79,6 +81,7 @@ function(fettle_add_test)
   target_link_libraries(${arg_NAME} PRIVATE
     fettle::build_flags absl::status absl::statusor fmt::fmt nlohmann_json::nlohmann_json
     Threads::Threads ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  target_compile_options(${arg_NAME} PRIVATE ${FETTLE_TEST_OPTIONS})
   target_precompile_headers(${arg_NAME} REUSE_FROM fettle_test_pch)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
