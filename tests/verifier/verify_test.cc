@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/verify.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/fakes/host_device.h"
+#include "tests/fakes/in_process_runner.h"
+#include "tests/verifier/case_fixtures.h"
+#include "verifier/failure_class.h"
+
+namespace fettle {
+namespace {
+
+using Args = std::span<const KernelArgument>;
+
+// y[r] = sum over c of x[r][c] * w[c]; z[c] = 2 w[c].
+constexpr const char* kReference = R"(
+#include "fettle_reference.h"
+#include <cmath>
+extern "C" void f(fettle_ref* ref) {
+  const fettle_tensor& x = fettle_input(ref, "x");
+  const fettle_tensor& w = fettle_input(ref, "w");
+  const int64_t cols = fettle_size(ref, "cols");
+  fettle_result& y = fettle_output(ref, "y");
+  for (int64_t i = 0; i < fettle_row_count(y); ++i) {
+    const double* row = x.values + fettle_row(y, i) * cols;
+    double sum = 0, squares = 0;
+    for (int64_t c = 0; c < cols; ++c) {
+      sum += row[c] * w.values[c];
+      squares += row[c] * row[c] * w.values[c] * w.values[c];
+    }
+    y.values[i] = sum;
+    if (y.magnitude) y.magnitude[i] = std::sqrt(squares);
+    if (y.length) y.length[i] = static_cast<double>(cols > 0 ? cols : 1);
+  }
+  fettle_result& z = fettle_output(ref, "z");
+  for (int64_t i = 0; i < fettle_row_count(z); ++i) z.values[i] = 2 * w.values[fettle_row(z, i)];
+}
+)";
+
+struct Problem {
+  float* x;
+  float* w;
+  float* y;
+  float* z;
+  std::int64_t rows, cols;
+};
+
+void Honest(const Problem& p) {
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    float sum = 0;
+    for (std::int64_t c = 0; c < p.cols; ++c) sum += p.x[r * p.cols + c] * p.w[c];
+    p.y[r] = sum;
+  }
+  for (std::int64_t c = 0; c < p.cols; ++c) p.z[c] = 2 * p.w[c];
+}
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ReferenceSource source;
+    source.task_digest = "gemv";
+    source.reference = {"reference.cc", "f", {}};
+    source.files["reference.cc"] = kReference;
+    ReferenceOptions options;
+    options.start = PlainReferenceStarter(FETTLE_REFERENCE_HOST);
+    auto made = Reference::Create(source, options);
+    ASSERT_TRUE(made.ok()) << made.status();
+    reference_ = made->release();
+  }
+  static void TearDownTestSuite() { delete reference_; }
+
+  VerifyTest() {
+    cases_ = {Case("checked/0", 33, 64), Case("checked/1", 5, 7), Case("checked/2", 2048, 16)};
+    Register("honest", Honest);
+  }
+  void Register(const std::string& symbol, std::function<void(const Problem&)> body) {
+    device_.Register(symbol, [body](const LaunchConfig&, Args args) {
+      body({ArgumentAs<float*>(args, 0), ArgumentAs<float*>(args, 1), ArgumentAs<float*>(args, 2),
+            ArgumentAs<float*>(args, 3), ArgumentAs<std::int64_t>(args, 4),
+            ArgumentAs<std::int64_t>(args, 5)});
+      return absl::OkStatus();
+    });
+  }
+  static BoundCase Case(std::string label, std::int64_t rows, std::int64_t cols) {
+    BoundCase one;
+    one.label = std::move(label);
+    one.dims = {{"rows", false, {rows}}, {"cols", false, {cols}}};
+    one.tensors = {MakeTensor("x", Role::kIn, DType::kF32, {rows, cols}),
+                   MakeTensor("w", Role::kIn, DType::kF32, {cols}),
+                   MakeTensor("y", Role::kOut, DType::kF32, {rows}),
+                   MakeTensor("z", Role::kOut, DType::kF32, {cols})};
+    one.tolerances = {AutoTolerance("y", cols), AutoTolerance("z")};
+    one.linear = true;
+    return one;
+  }
+  RunnableKernel Kernel(const std::string& symbol, const BoundCase& bound_case) {
+    const auto module = runner_.LoadModule("", {symbol});
+    EXPECT_TRUE(module.ok()) << module.status();
+    return OneLaunch(module.value_or(0), symbol,
+                     {TensorArg(0), TensorArg(1), TensorArg(2), TensorArg(3),
+                      ValueArg(bound_case.dims[0].values[0]), ValueArg(bound_case.dims[1].values[0])});
+  }
+  VerificationReport Verify(const std::string& symbol) {
+    std::vector<CaseUnderTest> cases;
+    for (const BoundCase& bound_case : cases_) {
+      CaseUnderTest one;
+      one.bound_case = bound_case;
+      one.kernel = Kernel(symbol, bound_case);
+      one.baseline = Kernel("honest", bound_case);
+      cases.push_back(std::move(one));
+    }
+    Verifier verifier(runner_, *reference_);
+    VerifyOptions options;
+    options.seed = 42;
+    auto report = verifier.Verify(cases, options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.value_or(VerificationReport());
+  }
+  void ExpectFails(const std::string& symbol, const std::string& reason,
+                   Verdict verdict = Verdict::kIncorrect) {
+    const VerificationReport report = Verify(symbol);
+    EXPECT_FALSE(report.passed) << symbol;
+    EXPECT_EQ(report.failure.reason_code, reason) << report.failure.message;
+    EXPECT_EQ(report.failure.verdict, verdict);
+  }
+
+  static Reference* reference_;
+  HostDevice device_;
+  InProcessRunner runner_{device_};
+  std::vector<BoundCase> cases_;
+};
+Reference* VerifyTest::reference_ = nullptr;
+
+TEST_F(VerifyTest, HonestKernelPassesEveryCheck) {
+  const VerificationReport report = Verify("honest");
+  ASSERT_TRUE(report.passed) << report.failure.message;
+  ASSERT_EQ(report.cases.size(), 3u);
+  EXPECT_THAT(report.cases[0].checks,
+              ::testing::IsSupersetOf({"guards", "inputs", "poison", "bound", "repeats",
+                                       "error_budget", "in_place_change", "exact_integers",
+                                       "rotated_order", "inputs:heavy_tail"}));
+  EXPECT_LT(report.cases[0].outputs[0].worst, 1);
+  EXPECT_EQ(report.cases[2].outputs[0].compared, 2048);
+}
+
+TEST_F(VerifyTest, BlockedSummationPasses) {
+  Register("blocked", [](const Problem& p) {
+    Honest(p);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      float parts[4] = {};
+      for (std::int64_t c = 0; c < p.cols; ++c) parts[c % 4] += p.x[r * p.cols + c] * p.w[c];
+      p.y[r] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    }
+  });
+  const VerificationReport report = Verify("blocked");
+  EXPECT_TRUE(report.passed) << report.failure.message;
+}
+
+TEST_F(VerifyTest, NoOpFailsOnPoison) {
+  Register("noop", [](const Problem&) {});
+  ExpectFails("noop", "poison_survived");
+}
+
+TEST_F(VerifyTest, TailNotWrittenFailsOnPoison) {
+  Register("tail", [](const Problem& p) {
+    Problem q = p;
+    q.rows = p.rows / 4 * 4;
+    Honest(q);
+  });
+  ExpectFails("tail", "poison_survived");
+}
+
+TEST_F(VerifyTest, SecondaryOutputUntouchedFailsOnPoison) {
+  Register("secondary", [](const Problem& p) {
+    Problem q = p;
+    std::vector<float> z(static_cast<std::size_t>(p.cols));
+    q.z = z.data();
+    Honest(q);
+  });
+  ExpectFails("secondary", "poison_survived");
+}
+
+TEST_F(VerifyTest, ModifiedInputFails) {
+  Register("destroys", [](const Problem& p) {
+    Honest(p);
+    p.w[0] = 0;
+  });
+  ExpectFails("destroys", "input_modified");
+}
+
+TEST_F(VerifyTest, ZeroedInputsAndOutputsFail) {
+  Register("zero_all", [](const Problem& p) {
+    for (std::int64_t i = 0; i < p.rows * p.cols; ++i) p.x[i] = 0;
+    for (std::int64_t c = 0; c < p.cols; ++c) p.w[c] = p.z[c] = 0;
+    for (std::int64_t r = 0; r < p.rows; ++r) p.y[r] = 0;
+  });
+  ExpectFails("zero_all", "input_modified");
+}
+
+TEST_F(VerifyTest, GuardOverwrittenFails) {
+  Register("overrun", [](const Problem& p) {
+    Honest(p);
+    p.y[p.rows] = 1;
+  });
+  ExpectFails("overrun", "guard_overwritten");
+}
+
+TEST_F(VerifyTest, OneNaNFailsOnClass) {
+  Register("nan", [](const Problem& p) {
+    Honest(p);
+    p.y[p.rows / 2] = std::nanf("");
+  });
+  ExpectFails("nan", "class_mismatch");
+}
+
+TEST_F(VerifyTest, NondeterministicFailsUnlessDeclared) {
+  int calls = 0;
+  Register("wobble", [&calls](const Problem& p) {
+    Honest(p);
+    const float wobble = ++calls % 2 ? 1 + 0x1p-23f : 1 - 0x1p-23f;
+    for (std::int64_t r = 0; r < p.rows; ++r) p.y[r] *= wobble;
+  });
+  ExpectFails("wobble", "nondeterministic");
+  for (BoundCase& bound_case : cases_) {
+    bound_case.deterministic = false;
+    bound_case.linear = false;
+  }
+  const VerificationReport report = Verify("wobble");
+  EXPECT_TRUE(report.passed) << report.failure.message;
+  EXPECT_THAT(report.cases[0].checks, ::testing::Contains("spread"));
+}
+
+TEST_F(VerifyTest, ResultCachedByAddressFailsAfterAChangeInPlace) {
+  std::map<const float*, std::vector<float>> memo;
+  Register("memo", [&memo](const Problem& p) {
+    auto& kept = memo[p.x];
+    if (kept.size() == static_cast<std::size_t>(p.rows + p.cols)) {
+      std::copy_n(kept.begin(), p.rows, p.y);
+      std::copy_n(kept.begin() + p.rows, p.cols, p.z);
+      return;
+    }
+    Honest(p);
+    kept.assign(p.y, p.y + p.rows);
+    kept.insert(kept.end(), p.z, p.z + p.cols);
+  });
+  ExpectFails("memo", "stale_result");
+}
+
+TEST_F(VerifyTest, HardCodedSizesFail) {
+  Register("sized", [](const Problem& p) {
+    Problem q = p;
+    if (p.cols != 64 && p.cols != 16) q.cols = p.cols - 1;  // Right for the usual sizes only.
+    Honest(q);
+    for (std::int64_t c = q.cols; c < p.cols; ++c) p.z[c] = 2 * p.w[c];
+  });
+  const VerificationReport report = Verify("sized");
+  EXPECT_FALSE(report.passed);
+  EXPECT_EQ(report.failure.case_label, "checked/1");
+}
+
+TEST_F(VerifyTest, LeftoverStateFailsInRotatedOrder) {
+  std::int64_t largest = 0;
+  int calls = 0;
+  Register("leftover", [&](const Problem& p) {
+    Honest(p);
+    if (++calls > 27 && p.rows < largest) p.y[0] += 1;  // Only late, only after something larger.
+    largest = std::max(largest, p.rows);
+  });
+  std::vector<CaseUnderTest> cases;
+  for (const BoundCase& bound_case : cases_) {
+    cases.push_back({bound_case, true, Kernel("leftover", bound_case), std::nullopt});
+  }
+  Verifier verifier(runner_, *reference_);
+  VerifyOptions options;
+  const auto report = verifier.Verify(cases, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->passed);
+  EXPECT_EQ(report->failure.reason_code, "order_dependent") << calls;
+}
+
+TEST_F(VerifyTest, PrecisionDowngradeFailsOnTheBudget) {
+  for (BoundCase& bound_case : cases_) {
+    bound_case.linear = false;
+    bound_case.tolerances[0].kind = BoundTolerance::Kind::kRelative;
+    bound_case.tolerances[0].rtol = bound_case.tolerances[0].atol = 0.05;  // A careless task.
+  }
+  Register("half", [](const Problem& p) {
+    Honest(p);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < p.cols; ++c) {
+        sum += RoundTo(DType::kF16, p.x[r * p.cols + c]) * RoundTo(DType::kF16, p.w[c]);
+      }
+      p.y[r] = static_cast<float>(sum);
+    }
+  });
+  ExpectFails("half", "error_budget");
+}
+
+TEST_F(VerifyTest, SwappedRowsFailOnExactIntegers) {
+  for (BoundCase& bound_case : cases_) {
+    bound_case.tolerances[0].kind = BoundTolerance::Kind::kRelative;
+    bound_case.tolerances[0].atol = 1e6;  // Hides everything but the probe.
+  }
+  Register("swapped", [](const Problem& p) {
+    Honest(p);
+    std::swap(p.y[0], p.y[1]);
+    std::swap(p.y[2], p.y[3]);
+  });
+  for (BoundCase& bound_case : cases_) bound_case.tensors[0].shape[0] = bound_case.dims[0].values[0];
+  const VerificationReport report = Verify("swapped");
+  EXPECT_FALSE(report.passed);
+}
+
+TEST_F(VerifyTest, SniffingAPrefixFails) {
+  Register("sniffs", [](const Problem& p) {
+    float largest = 0;
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(8, p.cols); ++i) {
+      largest = std::max(largest, std::fabs(p.x[i]));
+    }
+    Honest(p);
+    if (largest > 100) return;
+    for (std::int64_t r = 0; r < p.rows; ++r) {  // Drops terms that are "always" small.
+      float sum = 0;
+      for (std::int64_t c = 0; c < p.cols; ++c) {
+        sum += std::min(6.f, std::max(-6.f, p.x[r * p.cols + c])) * p.w[c];
+      }
+      p.y[r] = sum;
+    }
+  });
+  const VerificationReport report = Verify("sniffs");
+  EXPECT_FALSE(report.passed);
+}
+
+TEST_F(VerifyTest, DeviceErrorsBecomeVerdicts) {
+  struct Kind { absl::StatusCode code; Verdict verdict; const char* reason; };
+  for (const Kind& kind : {Kind{absl::StatusCode::kAborted, Verdict::kCrashed, "crashed"},
+                           Kind{absl::StatusCode::kDeadlineExceeded, Verdict::kTimeout, "launch_deadline"},
+                           Kind{absl::StatusCode::kInvalidArgument, Verdict::kLaunchError, "launch_refused"}}) {
+    device_.Register("fails", [&kind](const LaunchConfig&, Args) {
+      return absl::Status(kind.code, "DEVICE_ERROR (700): it failed");
+    });
+    ExpectFails("fails", kind.reason, kind.verdict);
+  }
+  device_.Register("fails", [](const LaunchConfig&, Args) { return absl::UnavailableError("gone"); });
+  Verifier verifier(runner_, *reference_);
+  const auto report = verifier.Verify({{cases_[0], true, Kernel("fails", cases_[0]), std::nullopt}}, {});
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(VerifyTest, HeldOutFailuresGiveTheirClassOnly) {
+  cases_.push_back(Case("held_out/0", 12, 61));
+  cases_.back().set = CaseSet::kHeldOut;
+  cases_[1] = Case("checked/1", 5, 8);
+  Register("quads", [](const Problem& p) {
+    Problem q = p;
+    q.cols = p.cols / 4 * 4;
+    Honest(p);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      for (std::int64_t c = q.cols; c < p.cols; ++c) p.y[r] -= p.x[r * p.cols + c] * p.w[c];
+    }
+  });
+  const VerificationReport report = Verify("quads");
+  ASSERT_FALSE(report.passed);
+  EXPECT_EQ(report.failure.case_label, "held_out");
+  EXPECT_THAT(report.failure.message, ::testing::HasSubstr("cols not a multiple of 2"));
+  const std::string text = ToJson(report).dump();
+  EXPECT_EQ(text.find("cols=61"), std::string::npos);
+  EXPECT_TRUE(report.cases[3].describe.empty());
+  for (const OutputErrors& errors : report.cases[3].outputs) {
+    EXPECT_EQ(errors.compared, 0);
+    EXPECT_EQ(errors.first_index, -1);
+  }
+  EXPECT_EQ(text.find("held_out/0"), std::string::npos);
+  EXPECT_EQ(text.find("rows=12"), std::string::npos);
+}
+
+TEST_F(VerifyTest, UnsupportedCasesAreReported) {
+  Verifier verifier(runner_, *reference_);
+  std::vector<CaseUnderTest> cases = {{cases_[0], true, Kernel("honest", cases_[0]), std::nullopt},
+                                      {cases_[1], false, {}, std::nullopt}};
+  const auto report = verifier.Verify(cases, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->passed);
+  EXPECT_TRUE(report->cases[1].unsupported);
+}
+
+TEST_F(VerifyTest, CheckModeFindingsFail) {
+  Register("found", [this](const Problem& p) {
+    Honest(p);
+    device_.AddFinding({"race.block", true, "two threads write s[3]", "kernel.cu", 17});
+  });
+  Verifier verifier(runner_, *reference_);
+  VerificationReport report;
+  report.passed = true;
+  ASSERT_TRUE(verifier.CheckMode({{cases_[0], true, Kernel("found", cases_[0]), std::nullopt}},
+                                 "warp 32", {}, &report).ok());
+  EXPECT_FALSE(report.passed);
+  EXPECT_EQ(report.failure.reason_code, "check_mode");
+  EXPECT_THAT(report.failure.message, ::testing::HasSubstr("kernel.cu:17"));
+}
+
+TEST(FailureClassTest, NamesWhatDistinguishes) {
+  const auto make = [](std::int64_t rows, std::int64_t cols) {
+    BoundCase one;
+    one.dims = {{"rows", false, {rows}}, {"cols", false, {cols}}};
+    return one;
+  };
+  EXPECT_EQ(FailureClass(make(8, 30), {make(4, 64), make(16, 32)}), "cols not a multiple of 4");
+  EXPECT_EQ(FailureClass(make(0, 32), {make(4, 64), make(16, 32)}), "rows = 0");
+  EXPECT_EQ(FailureClass(make(3, 4096), {make(3, 256), make(1, 32)}),
+            "cols larger than in every case that passed");
+  EXPECT_EQ(FailureClass(make(3, 5), {make(3, 5)}), "no single dim or dtype explains it");
+}
+
+}  // namespace
+}  // namespace fettle

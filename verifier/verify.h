@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/bound.h"
+#include "core/evidence.h"
+#include "device/runner_session.h"
+#include "verifier/output_judge.h"
+#include "verifier/reference.h"
+
+namespace fettle {
+
+// One case with the kernels to run on it; modules are loaded in the session that Verify is given.
+struct CaseUnderTest {
+  BoundCase bound_case;
+  bool supported = true;                  // False: outside `requires`; reported, not run.
+  RunnableKernel kernel;
+  // The trusted baseline, for the error budget and to tell which input sets an honest kernel can
+  // meet. Without it both are left out.
+  std::optional<RunnableKernel> baseline;
+};
+
+struct VerifyOptions {
+  std::uint64_t seed = 0;                 // Everything random below comes from it.
+  int input_sets_per_case = 3;            // Beside the declared fills; on cases that are not large.
+  std::int64_t large_elements = std::int64_t{1} << 22;  // Of all tensors together.
+  std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
+  std::map<std::string, std::string> files;             // The task's, for fills.
+  std::function<void(std::string)> progress;            // "verifying checked/2"; may be empty.
+  std::stop_token stop;
+};
+
+// Proves a kernel right on a list of cases (integrity rules 2.2 to 2.7): two poison patterns, guard
+// bands, unchanged inputs, repeats bit by bit, the class masks and error bound, the error budget, a
+// change of inputs in place, other addresses and page ends, other input sets, rotated case order.
+// Stops at the first failure. Not thread-safe.
+class Verifier {
+ public:
+  // Both must outlive this object.
+  Verifier(RunnerSession& session, Reference& reference)
+      : session_(session), judge_(reference) {}
+
+  // The candidate's failure is in the report: INCORRECT, LAUNCH_ERROR, CRASHED or TIMEOUT with a
+  // stable reason code. After CRASHED and TIMEOUT the session is dead. Held-out cases appear as
+  // "held_out" without sizes, and their failure as its class only.
+  //
+  // Errors (no verdict): those of Reference, kCancelled, kUnavailable, kResourceExhausted, and
+  // kFailedPrecondition when the baseline itself crashes.
+  absl::StatusOr<VerificationReport> Verify(const std::vector<CaseUnderTest>& cases,
+                                            const VerifyOptions& options);
+
+  // Runs the cases on a check build (cpu, instrumented) in this object's session and adds what it
+  // found to `report`: findings that are errors, or a wrong output, fail it with reason "check_mode".
+  // Does nothing when the report has failed already. `label`: "warp 32", "wave 64".
+  absl::Status CheckMode(const std::vector<CaseUnderTest>& cases, const std::string& label,
+                         const VerifyOptions& options, VerificationReport* report);
+
+ private:
+  struct Failure {
+    Verdict verdict = Verdict::kIncorrect;
+    std::string reason_code, message;
+    nlohmann::json evidence = nlohmann::json::object();
+  };
+  using Outcome = absl::StatusOr<std::optional<Failure>>;  // Nothing: passed.
+  struct Pass {                                            // What later checks compare with.
+    InputSpec spec;
+    std::vector<std::string> digests;
+  };
+
+  Outcome CheckCase(const CaseUnderTest& one, std::size_t index, CaseReport* report, Pass* pass);
+  Outcome TwoPoisons(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report,
+                     Pass* pass);
+  Outcome Budget(const CaseUnderTest& one, const InputSpec& spec, const Judgement& candidate,
+                 CaseReport* report);
+  Outcome InPlace(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report);
+  Outcome Placements(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report);
+  Outcome InputSets(const CaseUnderTest& one, std::size_t index, CaseReport* report);
+  Outcome ExactIntegers(const CaseUnderTest& one, std::size_t index, CaseReport* report);
+  Outcome RotatedOrder(const std::vector<CaseUnderTest>& cases, const std::vector<Pass>& passes,
+                       std::vector<CaseReport>* reports, std::size_t* failed_case);
+
+  // One call: device errors become failures, as do changed inputs, guards and padding. `*observation`
+  // is set when nothing failed.
+  Outcome Run(const RunRequest& request, RunObservation* observation);
+  // Run, and judge its outputs.
+  Outcome RunAndJudge(const RunRequest& request, CompareMode mode, RunObservation* observation,
+                      Judgement* judgement);
+  // The baseline's judgement on these inputs; nothing when it has none or fails.
+  absl::StatusOr<std::optional<Judgement>> Baseline(const CaseUnderTest& one, const InputSpec& spec);
+  RunRequest Request(const CaseUnderTest& one, const InputSpec& spec) const;
+  bool IsLarge(const BoundCase& bound_case) const;
+  VerdictRecord Record(const Failure& failure, const BoundCase& bound_case,
+                       const std::vector<CaseUnderTest>& cases,
+                       const std::vector<CaseReport>& reports) const;
+
+  RunnerSession& session_;
+  OutputJudge judge_;
+  VerifyOptions options_;
+  std::vector<std::string> warnings_;
+};
+
+// Removes what would give away a held-out case: label number, sizes, indices, values.
+void Scrub(CaseReport* report);
+
+}  // namespace fettle
