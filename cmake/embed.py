@@ -2,7 +2,12 @@
 import pathlib
 import sys
 
-name, function, header, source, *files = sys.argv[1:]
+name, function, header, source, *specs = sys.argv[1:]
+files, names = [], []
+for spec in specs:  # "path", or "name=path".
+    label, _, path = spec.rpartition("=")
+    files.append(path)
+    names.append(label or pathlib.Path(path).name)
 pathlib.Path(header).parent.mkdir(parents=True, exist_ok=True)
 pathlib.Path(header).write_text(
     "#pragma once\n#include <span>\n#include \"core/embedded_file.h\"\nnamespace fettle {\n"
@@ -17,8 +22,8 @@ for i, path in enumerate(files):
 lines.append("}  // namespace")
 lines.append(f"std::span<const EmbeddedFile> {function}() {{")
 lines.append(f"  static const EmbeddedFile files[] = {{")
-for i, path in enumerate(files):
-    lines.append(f'    {{"{pathlib.Path(path).name}", {{reinterpret_cast<const char*>(kData{i}), '
+for i in range(len(files)):
+    lines.append(f'    {{"{names[i]}", {{reinterpret_cast<const char*>(kData{i}), '
                  f"sizeof kData{i} - 1}}}},")
 lines += ["  };", "  return files;", "}", "}  // namespace fettle", ""]
 pathlib.Path(source).write_text("\n".join(lines))

@@ -50,6 +50,8 @@ struct CompileResult {
   std::string log;             // Compiler's text, <= 64 KiB, with the user's file names.
   std::string compiler;        // Identity: "g++ 12.2.0 (Debian ...)", "nvrtc 13.0 (<build>)".
   bool cache_hit = false;
+  // False: a limit on time or memory decided, so another try may end otherwise. Never cached.
+  bool repeatable = true;
   std::chrono::nanoseconds elapsed{};
 };
 
