@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bound.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,6 +19,16 @@ std::int64_t BoundTensor::extent() const {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) last += (shape[i] - 1) * strides[i];
   return last + 1;
+}
+
+std::int64_t CaseBytes(const BoundCase& bound_case) {
+  std::int64_t total = 0;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (__builtin_add_overflow(total, StorageBytes(tensor.dtype, tensor.extent()), &total)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return total;
 }
 
 std::string BoundCase::Describe() const {

@@ -118,6 +118,9 @@ struct BoundCase {
   std::string Describe() const;
 };
 
+// Bytes of the case's tensors, padding included; saturates at int64 max.
+std::int64_t CaseBytes(const BoundCase& bound_case);
+
 // One kernel argument.
 struct BoundArg {
   enum class Kind { kTensor, kPointers, kWorkspace, kValue, kStruct, kNull, kTensorMap };
@@ -127,6 +130,7 @@ struct BoundArg {
   std::vector<std::uint8_t> bytes;   // kValue: the little-endian value. kStruct: the bytes, zeroed.
   std::int64_t align = 0;            // kStruct.
   // kStruct: where addresses go: byte offset -> kTensor/kWorkspace/kPointers/kNull argument.
+  // kTensorMap: one entry, the buffer that it describes.
   std::vector<std::pair<std::int64_t, BoundArg>> fields;
   std::string tensor_map;            // kTensorMap: JSON of the encode parameters.
 };

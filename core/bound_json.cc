@@ -233,7 +233,10 @@ json ToJson(const BoundArg& arg) {
       break;
     }
     case BoundArg::Kind::kNull: break;
-    case BoundArg::Kind::kTensorMap: out["tensor_map"] = arg.tensor_map; break;
+    case BoundArg::Kind::kTensorMap:
+      out["tensor_map"] = arg.tensor_map;
+      if (!arg.fields.empty()) out["buffer"] = ToJson(arg.fields.front().second);
+      break;
   }
   return out;
 }
@@ -282,7 +285,12 @@ absl::StatusOr<BoundArg> ArgFromJson(const json& in, int depth) {
       break;
     }
     case BoundArg::Kind::kNull: break;
-    case BoundArg::Kind::kTensorMap: reader.Get("tensor_map", arg.tensor_map); break;
+    case BoundArg::Kind::kTensorMap:
+      reader.Get("tensor_map", arg.tensor_map);
+      arg.fields.resize(1);
+      reader.Nested("buffer", arg.fields.front().second,
+                    [&](const json& buffer) { return ArgFromJson(buffer, depth + 1); });
+      break;
   }
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return arg;

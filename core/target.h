@@ -32,7 +32,8 @@ struct Target {
   std::int64_t cache = 0;           // Last-level cache (L2 + MALL), bytes.
 };
 
-// Values that `target.<key>` may name in expressions: wave, lds, cus, max_block, registers, cache.
+// Values that `target.<key>` may name in expressions: wave, lds, lds_static, cus, max_block,
+// registers, cache.
 std::map<std::string, std::int64_t> TargetVariables(const Target& target);
 
 // The built-in target of that name. kNotFound lists the known names.

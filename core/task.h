@@ -39,10 +39,6 @@ struct Tunable {
 };
 using TunableValues = std::map<std::string, std::int64_t>;
 
-// One element of a launch's argument list, unbound.
-struct PlanArg;
-struct PlanStep;
-
 // A kernel as a baseline, a proposal or a rival carries it.
 struct KernelSpec {
   std::string source_name;           // "kernel.cu"; diagnostics use it.
@@ -115,13 +111,19 @@ class Task {
                                              const BoundCase& bound_case,
                                              const Target& target) const;
 
+  // Sets the work of a bound case once the number of distinct values of its index arguments is known
+  // (`unique(arg)` in `work`; until then it counts as at most one, which keeps the bound a lower
+  // one).
+  absl::Status RefineWork(const std::map<std::string, std::int64_t>& unique,
+                          BoundCase& bound_case) const;
+
   // Checks a proposal block {source..., tunables, values, constraints, workspace, launches,
   // requires} (JSON form of the task's baseline block plus "source" text) against this task.
   absl::StatusOr<KernelSpec> ParseKernelSpec(const nlohmann::json& block,
                                              std::vector<TaskProblem>* problems) const;
 
  private:
-  struct Impl;
+  struct Impl;  // task_impl.h
   explicit Task(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
