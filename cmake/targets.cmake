@@ -29,6 +29,7 @@ target_precompile_headers(fettle_pch PRIVATE ${FETTLE_PCH_HEADERS})
 set(FETTLE_TEST_OPTIONS -O0 -g0)
 if(FETTLE_BUILD_TESTS)
   add_library(fettle_test_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cc)
+  target_compile_options(fettle_test_pch PRIVATE ${FETTLE_TEST_OPTIONS})
   target_link_libraries(fettle_test_pch PRIVATE fettle::build_flags absl::status absl::statusor
     fmt::fmt nlohmann_json::nlohmann_json Threads::Threads GTest::gmock)
   target_precompile_headers(fettle_test_pch PRIVATE ${FETTLE_PCH_HEADERS} <gmock/gmock.h>
