@@ -36,6 +36,15 @@ if(FETTLE_BUILD_TESTS)
     <gtest/gtest.h>)
 endif()
 
+# What a precompiled header depends on, beside it, so that ccache can share objects between checkouts
+# (CCACHE_PCH_EXTSUM): the precompiled bytes themselves differ from build to build.
+foreach(pch fettle_pch fettle_test_pch)
+  if(TARGET ${pch})
+    string(SHA256 sum "${pch};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${CMAKE_BUILD_TYPE};${CMAKE_CXX_FLAGS};${CMAKE_CXX_FLAGS_RELEASE};${FETTLE_SANITIZE};${FETTLE_WERROR};${FETTLE_TEST_OPTIONS};${FETTLE_PCH_HEADERS};${absl_VERSION};${fmt_VERSION};${nlohmann_json_VERSION};${GTest_VERSION}")
+    file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${pch}.dir/cmake_pch.hxx.gch.sum "${sum}")
+  endif()
+endforeach()
+
 # fettle_add_library(NAME <n> [NO_PCH] [HDRS ...] [SRCS ...] [DEPS ...] [PRIVATE_DEPS ...])
 # Makes fettle::<n>. Header paths are relative to the calling folder.
 function(fettle_add_library)
