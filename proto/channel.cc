@@ -7,10 +7,12 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/client_interceptor.h>
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 namespace fettle {
@@ -56,8 +58,7 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   const std::string value_;
 };
 
-class TokenInterceptorFactory final
-    : public grpc::experimental::ClientInterceptorFactoryInterface {
+class TokenInterceptorFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
   explicit TokenInterceptorFactory(const std::string& token) : value_("Bearer " + token) {}
   grpc::experimental::Interceptor* CreateClientInterceptor(
@@ -142,14 +143,13 @@ std::string SocketEndpoint(const std::string& data_dir) {
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
-    return absl::Status(errno == ENOENT ? absl::StatusCode::kNotFound
-                                        : absl::StatusCode::kPermissionDenied,
-                        fmt::format("read {}: {}", path, std::strerror(errno)));
+    return absl::Status(
+        errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kPermissionDenied,
+        fmt::format("read {}: {}", path, std::strerror(errno)));
   }
   if ((info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(fmt::format(
-        "read {}: others may read it (mode {:o}); run chmod 600 on it", path,
-        info.st_mode & 0777));
+        "read {}: others may read it (mode {:o}); run chmod 600 on it", path, info.st_mode & 0777));
   }
   return ReadFile(path);
 }
@@ -182,13 +182,13 @@ bool IsLoopbackEndpoint(const std::string& endpoint) {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions& options) {
   const bool local = IsUnixEndpoint(options.endpoint);
   if (!local && options.endpoint.find(':') == std::string::npos) {
-    return absl::InvalidArgumentError(fmt::format(
-        "endpoint '{}': write unix:/path/to/socket or host:port", options.endpoint));
+    return absl::InvalidArgumentError(
+        fmt::format("endpoint '{}': write unix:/path/to/socket or host:port", options.endpoint));
   }
   if (!local && options.token.empty()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "endpoint {}: TCP needs a token; give --token-file or set FETTLE_TOKEN_FILE",
-        options.endpoint));
+    return absl::InvalidArgumentError(
+        fmt::format("endpoint {}: TCP needs a token; give --token-file or set FETTLE_TOKEN_FILE",
+                    options.endpoint));
   }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -219,8 +219,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
   if (!options.token.empty()) {
     creators.push_back(std::make_unique<TokenInterceptorFactory>(options.token));
   }
-  return grpc::experimental::CreateCustomChannelWithInterceptors(
-      options.endpoint, credentials, arguments, std::move(creators));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(options.endpoint, credentials,
+                                                                 arguments, std::move(creators));
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint) {

@@ -16,11 +16,11 @@ namespace fettle {
 // Where the server listens and with what to speak to it. Empty fields are filled by
 // ResolveEndpoint.
 struct EndpointOptions {
-  std::string endpoint;    // "unix:/path/to/socket" or "host:port".
-  std::string token;       // Needed on TCP.
-  std::string token_file;  // Holds the token instead; must have mode 0600.
-  std::string ca_file;     // PEM certificates to trust; nonempty switches TLS on.
-  std::string server_name; // Name expected in the certificate where it differs from the host.
+  std::string endpoint;     // "unix:/path/to/socket" or "host:port".
+  std::string token;        // Needed on TCP.
+  std::string token_file;   // Holds the token instead; must have mode 0600.
+  std::string ca_file;      // PEM certificates to trust; nonempty switches TLS on.
+  std::string server_name;  // Name expected in the certificate where it differs from the host.
 };
 
 // $FETTLE_DATA_DIR, else $XDG_DATA_HOME/fettle, else ~/.local/share/fettle.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/candidate_store.h"
 
+#include <fmt/format.h>
+
 #include "store/row_io.h"
 
 namespace fettle {
 namespace {
 
-#define FETTLE_CANDIDATE_COLUMNS                                                                 \
+#define FETTLE_CANDIDATE_COLUMNS                                                                  \
   "job_id, ordinal, digest, kernel_digest, values_json, parent, proposer, technique, rationale, " \
   "stage, state, judged_order, verdict, verdict_json, ratio, created_ns, judged_ns"
 #define FETTLE_CANDIDATE_SELECT                                                            \
@@ -64,9 +66,10 @@ absl::StatusOr<std::optional<KernelRow>> FindKernel(Connection& db, std::string_
 }
 
 absl::Status InsertCandidate(Connection& db, const CandidateRow& row) {
-  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement insert,
-                          db.Cached("INSERT INTO candidates (" FETTLE_CANDIDATE_COLUMNS
-                                    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement insert,
+      db.Cached("INSERT INTO candidates (" FETTLE_CANDIDATE_COLUMNS
+                ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   RowBinder(*insert)
       .Text(row.job_id)
       .Int(row.ordinal)
@@ -107,9 +110,8 @@ absl::Status UpdateCandidate(Connection& db, const CandidateRow& row) {
 
 absl::StatusOr<std::optional<CandidateRow>> FindCandidate(Connection& db, std::string_view job_id,
                                                           std::int64_t ordinal) {
-  FETTLE_ASSIGN_OR_RETURN(
-      BorrowedStatement select,
-      db.Cached(FETTLE_CANDIDATE_SELECT "WHERE job_id = ? AND ordinal = ?"));
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
+                          db.Cached(FETTLE_CANDIDATE_SELECT "WHERE job_id = ? AND ordinal = ?"));
   RowBinder(*select).Text(job_id).Int(ordinal);
   return ReadFirst<CandidateRow>(*select, ReadCandidate);
 }
@@ -137,10 +139,9 @@ absl::StatusOr<std::vector<CandidateRow>> ListCandidates(Connection& db, std::st
                                                          std::string_view verdict,
                                                          std::int64_t after_ordinal, int limit) {
   if (verdict.empty()) {
-    FETTLE_ASSIGN_OR_RETURN(
-        BorrowedStatement select,
-        db.Cached(FETTLE_CANDIDATE_SELECT
-                  "WHERE job_id = ? AND ordinal > ? ORDER BY ordinal LIMIT ?"));
+    FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
+                            db.Cached(FETTLE_CANDIDATE_SELECT
+                                      "WHERE job_id = ? AND ordinal > ? ORDER BY ordinal LIMIT ?"));
     RowBinder(*select).Text(job_id).Int(after_ordinal).Int(limit);
     return ReadAll<CandidateRow>(*select, ReadCandidate);
   }
@@ -155,8 +156,7 @@ absl::StatusOr<std::vector<CandidateRow>> ListCandidates(Connection& db, std::st
 absl::StatusOr<std::vector<CandidateRow>> OpenCandidates(Connection& db, std::string_view job_id) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement select,
-      db.Cached(FETTLE_CANDIDATE_SELECT
-                "WHERE job_id = ? AND state <> 'judged' ORDER BY ordinal"));
+      db.Cached(FETTLE_CANDIDATE_SELECT "WHERE job_id = ? AND state <> 'judged' ORDER BY ordinal"));
   select->Bind(1, job_id);
   return ReadAll<CandidateRow>(*select, ReadCandidate);
 }

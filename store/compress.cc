@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/compress.h"
 
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include "core/status_macros.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/database.h"
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include "core/status_macros.h"
@@ -41,8 +42,8 @@ absl::StatusCode CodeFor(int rc) {
 }
 
 absl::Status ErrorFrom(sqlite3* db, int rc, std::string_view what) {
-  return absl::Status(CodeFor(rc), fmt::format("sqlite: {}: {} ({})", what.substr(0, 200),
-                                               sqlite3_errmsg(db), rc));
+  return absl::Status(
+      CodeFor(rc), fmt::format("sqlite: {}: {} ({})", what.substr(0, 200), sqlite3_errmsg(db), rc));
 }
 
 }  // namespace

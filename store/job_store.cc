@@ -9,20 +9,20 @@ namespace {
 
 #define FETTLE_JOB_FIXED \
   "id, request_id, request_digest, task_digest, proposer, options_json, seed, created_ns"
-#define FETTLE_JOB_MUTABLE                                                                      \
-  "target, device_model, toolchain, state, stage, message, cancel_requested, "                  \
-  "budget_candidates, budget_wall_ms, budget_device_ms, budget_tokens, budget_usd, "            \
-  "spent_candidates, spent_wall_ms, spent_device_ms, spent_tokens, spent_usd, "                 \
-  "candidate_count, judged_count, since_improvement, confirmations, incumbent_ordinal, "        \
-  "incumbent_ratio, tuned_variant, tuned_ratio, best_variant, best_ratio_declared, "            \
+#define FETTLE_JOB_MUTABLE                                                               \
+  "target, device_model, toolchain, state, stage, message, "                             \
+  "budget_candidates, budget_wall_ms, budget_device_ms, budget_tokens, budget_usd, "     \
+  "spent_candidates, spent_wall_ms, spent_device_ms, spent_tokens, spent_usd, "          \
+  "candidate_count, judged_count, since_improvement, confirmations, incumbent_ordinal, " \
+  "incumbent_ratio, tuned_variant, tuned_ratio, best_variant, best_ratio_declared, "     \
   "best_ratio_tuned, space_size, last_sequence, started_ns, finished_ns"
-#define FETTLE_JOB_SELECT                                            \
-  "SELECT " FETTLE_JOB_FIXED ", " FETTLE_JOB_MUTABLE                 \
-  ", (SELECT name FROM tasks WHERE digest = jobs.task_digest) FROM jobs "
+#define FETTLE_JOB_SELECT                            \
+  "SELECT " FETTLE_JOB_FIXED ", " FETTLE_JOB_MUTABLE \
+  ", (SELECT name FROM tasks WHERE digest = jobs.task_digest), cancel_requested FROM jobs "
 
 void BindMutable(RowBinder& bind, const JobRow& job) {
   bind.Text(job.target).Text(job.device_model).Text(job.toolchain).Text(job.state);
-  bind.Text(job.stage).Text(job.message).Int(job.cancel_requested ? 1 : 0);
+  bind.Text(job.stage).Text(job.message);
   bind.Int(job.budget.candidates).Int(job.budget.wall_ms).Int(job.budget.device_ms);
   bind.Int(job.budget.tokens).Real(job.budget.usd);
   bind.Int(job.spent.candidates).Int(job.spent.wall_ms).Int(job.spent.device_ms);
@@ -51,7 +51,6 @@ JobRow ReadJob(const Statement& statement) {
   job.state = read.Text();
   job.stage = read.Text();
   job.message = read.Text();
-  job.cancel_requested = read.Flag();
   for (BudgetRow* row : {&job.budget, &job.spent}) {
     row->candidates = read.Int();
     row->wall_ms = read.Int();
@@ -75,6 +74,7 @@ JobRow ReadJob(const Statement& statement) {
   job.started_ns = read.Int();
   job.finished_ns = read.Int();
   job.task_name = read.Text();
+  job.cancel_requested = read.Flag();
   return job;
 }
 
@@ -146,8 +146,8 @@ absl::Status InsertJob(Connection& db, const JobRow& job) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement insert,
       db.Cached("INSERT INTO jobs (" FETTLE_JOB_FIXED ", " FETTLE_JOB_MUTABLE
-                ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                ", cancel_requested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"));
   RowBinder bind(*insert);
   bind.Text(job.id).TextOrNull(job.request_id).Text(job.request_digest).Text(job.task_digest);
   bind.Text(job.proposer).Text(job.options_json).Int(job.seed).Int(job.created_ns);
@@ -160,10 +160,17 @@ absl::Status UpdateJob(Connection& db, const JobRow& job) {
       BorrowedStatement update,
       db.Cached("UPDATE jobs SET (" FETTLE_JOB_MUTABLE
                 ") = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                "?, ?, ?, ?, ?, ?, ?) WHERE id = ?"));
+                "?, ?, ?, ?, ?, ?) WHERE id = ?"));
   RowBinder bind(*update);
   BindMutable(bind, job);
   bind.Text(job.id);
+  return update->Run();
+}
+
+absl::Status SetCancelRequested(Connection& db, std::string_view id, bool requested) {
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement update,
+                          db.Cached("UPDATE jobs SET cancel_requested = ? WHERE id = ?"));
+  RowBinder(*update).Int(requested ? 1 : 0).Text(id);
   return update->Run();
 }
 

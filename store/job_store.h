@@ -28,10 +28,11 @@ absl::StatusOr<std::optional<RegistrationRow>> FindRegistration(Connection& db,
 
 // kAlreadyExists: the id or the request id is taken.
 absl::Status InsertJob(Connection& db, const JobRow& job);
+// Everything but what InsertJob fixed and the cancel request.
 absl::Status UpdateJob(Connection& db, const JobRow& job);
+absl::Status SetCancelRequested(Connection& db, std::string_view id, bool requested);
 absl::StatusOr<std::optional<JobRow>> FindJob(Connection& db, std::string_view id);
-absl::StatusOr<std::optional<JobRow>> FindJobByRequest(Connection& db,
-                                                       std::string_view request_id);
+absl::StatusOr<std::optional<JobRow>> FindJobByRequest(Connection& db, std::string_view request_id);
 // Newest first; `before_ns` and `before_id` name the last row of the previous page (0 and empty:
 // from the newest).
 absl::StatusOr<std::vector<JobRow>> ListJobs(Connection& db, std::int64_t before_ns,

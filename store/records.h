@@ -42,7 +42,7 @@ inline constexpr char kCancelled[] = "cancelled";
 
 namespace job_stage {
 inline constexpr char kRegister[] = "register";
-inline constexpr char kTune[] = "tune";      // Finds the tuned baseline.
+inline constexpr char kTune[] = "tune";  // Finds the tuned baseline.
 inline constexpr char kSearch[] = "search";
 }  // namespace job_stage
 
@@ -54,7 +54,6 @@ struct JobRow {
   // Written by UpdateJob.
   std::string target, device_model, toolchain;
   std::string state = job_state::kQueued, stage = job_stage::kRegister, message;
-  bool cancel_requested = false;
   BudgetRow budget, spent;
   std::int64_t candidate_count = 0, judged_count = 0, since_improvement = 0, confirmations = 0;
   std::int64_t incumbent_ordinal = 0;
@@ -68,6 +67,7 @@ struct JobRow {
 
   // Filled by reads only.
   std::string task_name;
+  bool cancel_requested = false;
   bool terminal() const { return state != job_state::kQueued && state != job_state::kRunning; }
 };
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -96,8 +97,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
   FETTLE_ASSIGN_OR_RETURN(Fd lock, LockFolder(options.data_dir));
   FETTLE_ASSIGN_OR_RETURN(Connection writer, Connection::Open(options.data_dir / kDatabase,
                                                               Connection::Mode::kReadWrite));
-  std::unique_ptr<Store> store(
-      new Store(std::move(options), std::move(lock), std::move(writer)));
+  std::unique_ptr<Store> store(new Store(std::move(options), std::move(lock), std::move(writer)));
   FETTLE_RETURN_IF_ERROR(store->Prepare());
   return store;
 }
@@ -123,7 +123,7 @@ absl::Status Store::Prepare() {
                             Connection::Open(database, Connection::Mode::kReadOnly));
     readers_.push_back(std::make_unique<Connection>(std::move(reader)));
   }
-  FETTLE_ASSIGN_OR_RETURN(blobs_, BlobFolder::Open({.root = options_.data_dir / kBlobs}));
+  FETTLE_ASSIGN_OR_RETURN(blobs_, BlobFiles::Open({.root = options_.data_dir / kBlobs}));
   return absl::OkStatus();
 }
 
@@ -176,8 +176,8 @@ absl::Status BackupDataDir(const std::filesystem::path& data_dir,
   if (!std::filesystem::exists(data_dir / kDatabase, error)) {
     return absl::NotFoundError(fmt::format("no fettle database in {}", data_dir.string()));
   }
-  FETTLE_ASSIGN_OR_RETURN(Connection db, Connection::Open(data_dir / kDatabase,
-                                                          Connection::Mode::kReadOnly));
+  FETTLE_ASSIGN_OR_RETURN(Connection db,
+                          Connection::Open(data_dir / kDatabase, Connection::Mode::kReadOnly));
   return BackupWith(db, data_dir, target);
 }
 

@@ -13,7 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "store/blob_folder.h"
+#include "store/blob_files.h"
 #include "store/database.h"
 #include "store/files.h"
 
@@ -45,7 +45,7 @@ class Store {
   // Runs `body` on a read-only connection; waits while all are in use.
   absl::Status Read(const std::function<absl::Status(Connection&)>& body) const;
 
-  BlobFolder& blobs() const { return *blobs_; }
+  BlobFiles& blobs() const { return *blobs_; }
   const std::string& data_dir_id() const { return data_dir_id_; }  // Drawn once per folder.
   std::int64_t schema_version() const { return schema_version_; }
   const std::filesystem::path& data_dir() const { return options_.data_dir; }
@@ -64,13 +64,13 @@ class Store {
 
   const StoreOptions options_;
   Fd lock_;  // Holds the flock; first in, last out.
-  std::unique_ptr<BlobFolder> blobs_;
+  std::unique_ptr<BlobFiles> blobs_;
   std::string data_dir_id_;
   std::int64_t schema_version_ = 0;
 
   std::mutex write_mutex_;
-  Connection writer_;         // Guarded by write_mutex_.
-  std::int64_t writes_ = 0;   // Guarded by write_mutex_.
+  Connection writer_;        // Guarded by write_mutex_.
+  std::int64_t writes_ = 0;  // Guarded by write_mutex_.
 
   mutable std::mutex read_mutex_;
   mutable std::condition_variable reader_free_;

@@ -6,16 +6,16 @@
 namespace fettle {
 namespace {
 
-#define FETTLE_UNIT_COLUMNS                                                            \
-  "id, attempt, job_id, ordinal, kind, state, worker_id, seed, held_out_seed, "        \
+#define FETTLE_UNIT_COLUMNS                                                     \
+  "id, attempt, job_id, ordinal, kind, state, worker_id, seed, held_out_seed, " \
   "incumbent_ordinal, reason, created_ns, leased_ns, ended_ns"
 #define FETTLE_EVALUATION_COLUMNS                                                         \
   "unit_id, attempt, job_id, ordinal, kind, verdict, verification_passed, compile_ns, "   \
   "device_ns, wall_ns, worker_id, host, device_model, driver, compiler, fettle_version, " \
   "stored_ns, result_zst"
-#define FETTLE_MEASUREMENT_COLUMNS                                                     \
-  "against, case_label, weight, a_median_ns, b_median_ns, ratio, ratio_low, "          \
-  "ratio_high, aa_spread, bytes_per_s, flops_per_s, floor_ns, roofline_fraction, "     \
+#define FETTLE_MEASUREMENT_COLUMNS                                                 \
+  "against, case_label, weight, a_median_ns, b_median_ns, ratio, ratio_low, "      \
+  "ratio_high, aa_spread, bytes_per_s, flops_per_s, floor_ns, roofline_fraction, " \
   "blocks, discarded_blocks"
 
 UnitRow ReadUnit(const Statement& statement) {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/variant_store.h"
 
+#include <fmt/format.h>
+
 #include "store/compress.h"
 #include "store/row_io.h"
 
 namespace fettle {
 namespace {
 
-#define FETTLE_VARIANT_COLUMNS                                                              \
-  "id, job_id, ordinal, candidate_digest, task_digest, target, device_model, toolchain, "   \
-  "status, status_reason, values_json, ratio, ratio_low, ratio_high, ratio_declared, "      \
+#define FETTLE_VARIANT_COLUMNS                                                            \
+  "id, job_id, ordinal, candidate_digest, task_digest, target, device_model, toolchain, " \
+  "status, status_reason, values_json, ratio, ratio_low, ratio_high, ratio_declared, "    \
   "ratio_tuned, roofline_fraction, is_tuned_baseline, parent_variant, accepted_ns"
-#define FETTLE_VARIANT_SELECT                          \
-  "SELECT " FETTLE_VARIANT_COLUMNS                     \
-  ", (SELECT name FROM tasks WHERE digest = variants.task_digest)"
+#define FETTLE_VARIANT_SELECT                 \
+  "SELECT " FETTLE_VARIANT_COLUMNS            \
+  ", (SELECT name FROM tasks WHERE digest = " \
+  "variants.task_digest)"
 
 VariantRow ReadVariant(const Statement& statement) {
   RowReader read(statement);

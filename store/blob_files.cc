@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/blob_folder.h"
+#include "store/blob_files.h"
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 
 #include "core/digest.h"
@@ -29,16 +30,16 @@ bool IsDigest(std::string_view text) {
          });
 }
 
-absl::StatusOr<std::unique_ptr<BlobFolder>> BlobFolder::Open(BlobFolderOptions options) {
+absl::StatusOr<std::unique_ptr<BlobFiles>> BlobFiles::Open(BlobFilesOptions options) {
   FETTLE_RETURN_IF_ERROR(MakeFolder(options.root));
-  return std::unique_ptr<BlobFolder>(new BlobFolder(std::move(options)));
+  return std::unique_ptr<BlobFiles>(new BlobFiles(std::move(options)));
 }
 
-std::filesystem::path BlobFolder::PathOf(std::string_view digest) const {
+std::filesystem::path BlobFiles::PathOf(std::string_view digest) const {
   return options_.root / std::string(digest.substr(0, 2)) / std::string(digest);
 }
 
-bool BlobFolder::Has(std::string_view digest) const {
+bool BlobFiles::Has(std::string_view digest) const {
   if (!IsDigest(digest)) return false;
   const std::filesystem::path path = PathOf(digest);
   std::error_code error;
@@ -46,7 +47,7 @@ bool BlobFolder::Has(std::string_view digest) const {
          std::filesystem::exists(path.string() + ".zst", error);
 }
 
-absl::StatusOr<std::string> BlobFolder::Get(std::string_view digest) {
+absl::StatusOr<std::string> BlobFiles::Get(std::string_view digest) {
   FETTLE_RETURN_IF_ERROR(CheckDigest(digest));
   const std::filesystem::path path = PathOf(digest);
   absl::StatusOr<std::string> bytes = ReadWholeFile(path);
@@ -59,14 +60,14 @@ absl::StatusOr<std::string> BlobFolder::Get(std::string_view digest) {
   }
   FETTLE_RETURN_IF_ERROR(bytes.status());
   if (Sha256Hex(*bytes) != digest) {
-    return absl::DataLossError(fmt::format(
-        "blob {}: its bytes no longer match the digest; restore {} from a backup", digest,
-        path.string()));
+    return absl::DataLossError(
+        fmt::format("blob {}: its bytes no longer match the digest; restore {} from a backup",
+                    digest, path.string()));
   }
   return bytes;
 }
 
-absl::StatusOr<std::string> BlobFolder::Put(std::string_view bytes) {
+absl::StatusOr<std::string> BlobFiles::Put(std::string_view bytes) {
   if (bytes.size() > options_.max_blob_bytes) {
     return absl::InvalidArgumentError(fmt::format("blob of {} bytes: at most {} are stored",
                                                   bytes.size(), options_.max_blob_bytes));

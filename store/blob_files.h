@@ -13,7 +13,7 @@
 
 namespace fettle {
 
-struct BlobFolderOptions {
+struct BlobFilesOptions {
   std::filesystem::path root;
   std::uint64_t max_blob_bytes = 1ULL << 30;
   // Refuses to write when less than this would be left on the disk, so that the database can still
@@ -23,9 +23,9 @@ struct BlobFolderOptions {
 
 // Blobs as files root/ab/<digest>, zstd-compressed where that helps (suffix .zst). A file appears
 // under its name only once its bytes are on the disk. Thread-safe, also across processes.
-class BlobFolder final : public BlobStore {
+class BlobFiles final : public BlobStore {
  public:
-  static absl::StatusOr<std::unique_ptr<BlobFolder>> Open(BlobFolderOptions options);
+  static absl::StatusOr<std::unique_ptr<BlobFiles>> Open(BlobFilesOptions options);
 
   // kInvalidArgument: not a digest. kNotFound, kDataLoss: core/blob.h.
   absl::StatusOr<std::string> Get(std::string_view digest) override;
@@ -34,10 +34,10 @@ class BlobFolder final : public BlobStore {
   bool Has(std::string_view digest) const;
 
  private:
-  explicit BlobFolder(BlobFolderOptions options) : options_(std::move(options)) {}
+  explicit BlobFiles(BlobFilesOptions options) : options_(std::move(options)) {}
   std::filesystem::path PathOf(std::string_view digest) const;
 
-  const BlobFolderOptions options_;
+  const BlobFilesOptions options_;
 };
 
 // Whether `text` has the form of a digest: 64 lower-case hex digits.

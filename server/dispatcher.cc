@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/dispatcher.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include "core/status_macros.h"
+#include "server/worker_hello.h"
+#include "store/candidate_store.h"
+
+namespace fettle {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// Confirmations go first: the job's incumbent depends on them.
+int Urgency(UnitKind kind) { return kind == UnitKind::kConfirm ? 0 : 1; }
+
+}  // namespace
+
+Dispatcher::Dispatcher(Store& store, Clock& clock, DispatcherOptions options)
+    : store_(store), clock_(clock), options_(options), thread_([this] { Loop(); }) {
+  pthread_setname_np(thread_.native_handle(), "dispatcher");
+}
+
+Dispatcher::~Dispatcher() { Stop(); }
+
+void Dispatcher::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Dispatcher::Post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    inbox_.push_back(std::move(task));
+  }
+  wake_.notify_all();
+}
+
+void Dispatcher::Enqueue(UnitTicket ticket) {
+  Post([this, shared = std::make_shared<UnitTicket>(std::move(ticket))] {
+    auto unit = std::make_unique<Unit>();
+    unit->ticket = std::move(*shared);
+    const UnitRow& row = unit->ticket.row;
+    if (row.state == unit_state::kLeased) {
+      unit->state = State::kUnclaimed;
+      unit->until = clock_.Steady() + options_.reconnect_grace;
+    } else {
+      if (pending_[row.job_id].empty()) rotation_.push_back(row.job_id);
+      pending_[row.job_id].push_back(row.id);
+    }
+    units_[row.id] = std::move(unit);
+  });
+}
+
+void Dispatcher::Settle(const std::string& unit_id) {
+  Post([this, unit_id] {
+    const auto found = units_.find(unit_id);
+    if (found == units_.end()) return;
+    Acknowledge(found->second->holder, unit_id, found->second->ticket.row.attempt);
+    Forget(unit_id);
+  });
+}
+
+void Dispatcher::Reject(const std::string& unit_id, const std::string& reason) {
+  Post([this, unit_id, reason] {
+    const auto found = units_.find(unit_id);
+    if (found == units_.end()) return;
+    Acknowledge(found->second->holder, unit_id, found->second->ticket.row.attempt);
+    GiveBack(*found->second, reason, /*counts=*/true);
+  });
+}
+
+void Dispatcher::CancelUnit(const std::string& unit_id) {
+  Post([this, unit_id] {
+    const auto found = units_.find(unit_id);
+    if (found == units_.end()) return;
+    const Unit& unit = *found->second;
+    if (const auto holder = workers_.find(unit.holder);
+        unit.state == State::kLeased && holder != workers_.end()) {
+      v1::ServerMessage message;
+      message.mutable_cancel()->set_unit_id(unit_id);
+      message.mutable_cancel()->set_attempt(unit.ticket.row.attempt);
+      holder->second.link->Send(std::move(message));
+      --holder->second.view.held;
+      views_stale_ = true;
+    }
+    Forget(unit_id);
+  });
+}
+
+void Dispatcher::CancelJob(const std::string& job_id) {
+  Post([this, job_id] {
+    std::vector<std::string> ids;
+    for (const auto& [id, unit] : units_) {
+      if (unit->ticket.row.job_id == job_id) ids.push_back(id);
+    }
+    for (const std::string& id : ids) CancelUnit(id);
+  });
+}
+
+void Dispatcher::SetWorkersChanged(std::function<void()> listener) {
+  Post([this, listener = std::move(listener)] { workers_changed_ = listener; });
+}
+
+void Dispatcher::Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello) {
+  Post([this, link = std::move(link), hello = std::move(hello)] { HandleConnect(link, hello); });
+}
+
+void Dispatcher::Message(WorkerLink* link, v1::WorkerMessage message) {
+  Post([this, link, message = std::move(message)] { HandleMessage(link, message); });
+}
+
+void Dispatcher::Disconnect(WorkerLink* link, std::string reason) {
+  Post([this, link, reason = std::move(reason)] { HandleDisconnect(link, reason); });
+}
+
+std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const {
+  const std::lock_guard lock(mutex_);
+  std::optional<DeviceChoice> best;
+  for (const WorkerView& worker : views_) {
+    if (worker.state == "draining") continue;
+    for (const OfferedDevice& device : worker.devices) {
+      if (target != "auto" && device.target != target) continue;
+      // Any GPU is better than the CPU; among equals the first one stays.
+      if (best.has_value() && !(best->target == "cpu" && device.target != "cpu")) continue;
+      const auto toolchain = toolchains_.find({device.target, device.model});
+      best = DeviceChoice{device.target, device.model,
+                          toolchain == toolchains_.end() ? "" : toolchain->second};
+    }
+  }
+  return best;
+}
+
+int Dispatcher::Slots(const std::string& target, const std::string& device_model) const {
+  const std::lock_guard lock(mutex_);
+  int slots = 0;
+  for (const WorkerView& worker : views_) {
+    if (worker.state == "draining") continue;
+    for (const OfferedDevice& device : worker.devices) {
+      if (device.target == target && (device_model.empty() || device.model == device_model)) {
+        slots += worker.slots;
+        break;
+      }
+    }
+  }
+  return slots;
+}
+
+std::vector<WorkerView> Dispatcher::Workers() const {
+  const std::lock_guard lock(mutex_);
+  return views_;
+}
+
+void Dispatcher::Loop() {
+  while (true) {
+    std::deque<std::function<void()>> tasks;
+    {
+      std::unique_lock lock(mutex_);
+      const SteadyTime deadline = NextDeadline(clock_.Steady());
+      wake_.wait_until(lock, deadline, [this] { return stopping_ || !inbox_.empty(); });
+      if (stopping_) return;
+      tasks.swap(inbox_);
+    }
+    for (const auto& task : tasks) task();
+    Expire(clock_.Steady());
+    // While a write is owed (full disk), nothing new is handed out.
+    if (changes_.empty()) AssignAll();
+    if (!Commit()) {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, limits::kRetryPause, [this] { return stopping_; });
+    }
+    if (views_stale_) Publish();
+  }
+}
+
+SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
+  SteadyTime next = now + std::chrono::seconds(60);
+  if (!changes_.empty() || !after_commit_.empty()) return now;
+  for (const auto& [id, unit] : units_) {
+    if (unit->state == State::kLeased || unit->state == State::kUnclaimed) {
+      next = std::min(next, unit->until);
+    }
+  }
+  for (const auto& [link, worker] : workers_) {
+    next = std::min(next, worker.last_seen + options_.heartbeat_lost);
+  }
+  return next;
+}
+
+void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello) {
+  absl::StatusOr<WorkerHello> parsed = ParseHello(hello);
+  if (!parsed.ok()) {
+    link->Close(StatusText(parsed.status()));
+    return;
+  }
+  if (workers_.size() >= static_cast<std::size_t>(limits::kMaxWorkers)) {
+    link->Close(fmt::format("{} workers are connected, which is the limit", limits::kMaxWorkers));
+    return;
+  }
+  // The same process on a new connection: the old one is dead, whatever it looks like.
+  for (auto& [old_link, old] : workers_) {
+    if (old.view.id != hello.worker_id()) continue;
+    for (auto& [id, unit] : units_) {
+      if (unit->holder == old_link && unit->state == State::kLeased) {
+        unit->state = State::kUnclaimed;
+        unit->until = clock_.Steady() + options_.reconnect_grace;
+      }
+    }
+    old.link->Close("replaced by a new connection of the same worker");
+    workers_.erase(old_link);
+    break;
+  }
+  WorkerLink* key = link.get();
+  Worker& worker = workers_[key];
+  worker.link = std::move(link);
+  worker.view = parsed->view;
+  worker.view.connected_ns = clock_.NowNs();
+  worker.toolchains = parsed->toolchains;
+  worker.last_seen = clock_.Steady();
+  v1::ServerMessage welcome;
+  welcome.mutable_welcome()->set_heartbeat_ms(options_.heartbeat.count());
+  worker.link->Send(std::move(welcome));
+  for (const auto& [unit_id, attempt] : parsed->held) {
+    const auto found = units_.find(unit_id);
+    if (found != units_.end() && found->second->state == State::kUnclaimed &&
+        found->second->ticket.row.attempt == attempt &&
+        found->second->ticket.row.worker_id == hello.worker_id()) {
+      Unit& unit = *found->second;
+      unit.state = State::kLeased;
+      unit.holder = key;
+      unit.until = clock_.Steady() + std::chrono::milliseconds(unit.ticket.unit.deadline_ms) +
+                   options_.lease_slack;
+      ++worker.view.held;
+      continue;
+    }
+    v1::ServerMessage cancel;
+    cancel.mutable_cancel()->set_unit_id(unit_id);
+    cancel.mutable_cancel()->set_attempt(attempt);
+    worker.link->Send(std::move(cancel));
+  }
+  spdlog::info("worker_connected worker={} host={} slots={}", worker.view.id, worker.view.host,
+               worker.view.slots);
+  views_stale_ = true;
+}
+
+void Dispatcher::HandleMessage(WorkerLink* link, const v1::WorkerMessage& message) {
+  const auto found = workers_.find(link);
+  if (found == workers_.end()) return;
+  found->second.last_seen = clock_.Steady();
+  switch (message.payload_case()) {
+    case v1::WorkerMessage::kUnitDone:
+      HandleDone(link, message.unit_done());
+      break;
+    case v1::WorkerMessage::kUnitReturned:
+      HandleReturned(link, message.unit_returned());
+      break;
+    case v1::WorkerMessage::kDraining:
+      found->second.draining = true;
+      views_stale_ = true;
+      break;
+    default:
+      break;  // Heartbeats only keep the session alive.
+  }
+}
+
+void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
+  const auto found = units_.find(done.unit_id());
+  // Unknown: its result is stored already, or its job has ended. Either way the worker may forget
+  // it.
+  if (found == units_.end()) {
+    Acknowledge(link, done.unit_id(), done.attempt());
+    return;
+  }
+  Unit& unit = *found->second;
+  const bool current = unit.ticket.row.attempt == done.attempt() &&
+                       (unit.state == State::kLeased || unit.state == State::kUnclaimed);
+  if (!current) {
+    // A repeat of a result that is being stored is acknowledged with it; one of an attempt that was
+    // given back is dropped, since another attempt is under way.
+    if (unit.state != State::kDelivered || unit.ticket.row.attempt != done.attempt()) {
+      Acknowledge(link, done.unit_id(), done.attempt());
+    } else {
+      unit.holder = link;
+    }
+    return;
+  }
+  if (unit.state == State::kLeased) {
+    if (const auto holder = workers_.find(unit.holder); holder != workers_.end()) {
+      --holder->second.view.held;
+      views_stale_ = true;
+    }
+  }
+  unit.state = State::kDelivered;
+  unit.holder = link;
+  UnitEnd outcome;
+  outcome.unit = unit.ticket.row;
+  outcome.has_result = true;
+  outcome.result_json = done.result_json();
+  if (outcome.result_json.size() > limits::kMaxResultJsonBytes) {
+    Acknowledge(link, done.unit_id(), done.attempt());
+    GiveBack(unit, fmt::format("a result of {} bytes", outcome.result_json.size()),
+             /*counts=*/true);
+    return;
+  }
+  unit.ticket.done(std::move(outcome));
+}
+
+void Dispatcher::HandleReturned(WorkerLink* link, const v1::UnitReturned& returned) {
+  Acknowledge(link, returned.unit_id(), returned.attempt());
+  const auto found = units_.find(returned.unit_id());
+  if (found == units_.end() || found->second->ticket.row.attempt != returned.attempt() ||
+      found->second->state != State::kLeased) {
+    return;
+  }
+  Unit& unit = *found->second;
+  const Worker& worker = workers_.at(link);
+  // A worker that drains hands back what it holds; that says nothing about the unit.
+  const bool counts = !worker.draining;
+  if (!returned.retryable()) unit.ticket.failures = limits::kMaxUnitAttempts;
+  GiveBack(
+      unit,
+      fmt::format("worker {} gave it back: {}", worker.view.id, returned.reason().substr(0, 500)),
+      counts || !returned.retryable());
+}
+
+void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
+  const auto found = workers_.find(link);
+  if (found == workers_.end()) return;
+  const std::string id = found->second.view.id;
+  spdlog::info("worker_disconnected worker={} reason={}", id, reason);
+  const bool drained = found->second.draining;
+  const std::shared_ptr<WorkerLink> keep = found->second.link;
+  workers_.erase(found);
+  for (auto& [unit_id, unit] : units_) {
+    if (unit->holder != link) continue;
+    if (unit->state == State::kLeased) {
+      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason), /*counts=*/!drained);
+    } else {
+      unit->holder = nullptr;
+    }
+  }
+  keep->Close(reason);
+  views_stale_ = true;
+}
+
+void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
+  if (const auto holder = workers_.find(unit.holder);
+      holder != workers_.end() && unit.state == State::kLeased) {
+    --holder->second.view.held;
+    views_stale_ = true;
+  }
+  UnitTicket& ticket = unit.ticket;
+  if (counts) ++ticket.failures;
+  spdlog::info("unit_returned job_id={} unit={} attempt={} failures={} reason={}",
+               ticket.row.job_id, ticket.row.id, ticket.row.attempt, ticket.failures, reason);
+  const bool poison = ticket.failures >= limits::kMaxUnitAttempts;
+  ticket.row.state = unit_state::kReturned;
+  ticket.row.reason = counts ? reason : kNotCounted + reason;
+  ticket.row.ended_ns = clock_.NowNs();
+  if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
+  unit.holder = nullptr;
+  if (poison) {
+    UnitEnd outcome;
+    outcome.unit = ticket.row;
+    outcome.reason = reason;
+    unit.state = State::kDelivered;
+    after_commit_.push_back(
+        [done = ticket.done, outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
+    return;
+  }
+  ++ticket.row.attempt;
+  ticket.row.state = unit_state::kPending;
+  ticket.row.worker_id.clear();
+  ticket.row.reason.clear();
+  ticket.row.leased_ns = ticket.row.ended_ns = 0;
+  ticket.row.created_ns = clock_.NowNs();
+  if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/true});
+  unit.state = State::kPending;
+  std::vector<std::string>& queue = pending_[ticket.row.job_id];
+  if (queue.empty()) rotation_.push_front(ticket.row.job_id);
+  queue.insert(queue.begin(), ticket.row.id);
+}
+
+void Dispatcher::Acknowledge(WorkerLink* link, const std::string& unit_id, int attempt) {
+  const auto worker = workers_.find(link);
+  if (worker == workers_.end()) return;
+  v1::ServerMessage message;
+  message.mutable_ack()->set_unit_id(unit_id);
+  message.mutable_ack()->set_attempt(attempt);
+  worker->second.link->Send(std::move(message));
+}
+
+void Dispatcher::Expire(SteadyTime now) {
+  std::vector<WorkerLink*> silent;
+  for (const auto& [link, worker] : workers_) {
+    if (now >= worker.last_seen + options_.heartbeat_lost) silent.push_back(link);
+  }
+  for (WorkerLink* link : silent) HandleDisconnect(link, "no heartbeat");
+  for (auto& [id, unit] : units_) {
+    if (now < unit->until) continue;
+    if (unit->state == State::kUnclaimed) {
+      GiveBack(*unit, "the server restarted and its worker did not come back", /*counts=*/false);
+    } else if (unit->state == State::kLeased) {
+      if (const auto holder = workers_.find(unit->holder); holder != workers_.end()) {
+        v1::ServerMessage cancel;
+        cancel.mutable_cancel()->set_unit_id(id);
+        cancel.mutable_cancel()->set_attempt(unit->ticket.row.attempt);
+        holder->second.link->Send(std::move(cancel));
+      }
+      GiveBack(*unit, fmt::format("no result within {} ms", unit->ticket.unit.deadline_ms),
+               /*counts=*/true);
+    }
+  }
+}
+
+bool Dispatcher::Runs(const Worker& worker, const WorkUnit& unit) {
+  for (const OfferedDevice& device : worker.view.devices) {
+    if (device.target == unit.target &&
+        (unit.device_model.empty() || device.model == unit.device_model)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Dispatcher::AssignAll() {
+  bool any = true;
+  while (any && !rotation_.empty()) {
+    any = false;
+    // One unit per worker and round, so that a wide worker does not starve the others.
+    for (auto& [link, worker] : workers_) {
+      if (!worker.draining && worker.view.held < worker.view.slots) any |= AssignOne(worker);
+    }
+  }
+}
+
+bool Dispatcher::AssignOne(Worker& worker) {
+  for (std::size_t turn = 0; turn < rotation_.size(); ++turn) {
+    const std::string job = rotation_[turn];
+    std::vector<std::string>& queue = pending_[job];
+    auto chosen = queue.end();
+    for (auto it = queue.begin(); it != queue.end(); ++it) {
+      const WorkUnit& unit = units_.at(*it)->ticket.unit;
+      if (!Runs(worker, unit)) continue;
+      if (chosen == queue.end() ||
+          Urgency(unit.kind) < Urgency(units_.at(*chosen)->ticket.unit.kind)) {
+        chosen = it;
+      }
+    }
+    if (chosen == queue.end()) continue;
+    const std::string id = *chosen;
+    queue.erase(chosen);
+    rotation_.erase(rotation_.begin() + static_cast<std::ptrdiff_t>(turn));
+    if (queue.empty()) {
+      pending_.erase(job);
+    } else {
+      rotation_.push_back(job);
+    }
+    Lease(*units_.at(id), worker);
+    return true;
+  }
+  return false;
+}
+
+void Dispatcher::Lease(Unit& unit, Worker& worker) {
+  UnitTicket& ticket = unit.ticket;
+  ticket.row.state = unit_state::kLeased;
+  ticket.row.worker_id = worker.view.id;
+  ticket.row.leased_ns = clock_.NowNs();
+  unit.state = State::kLeased;
+  unit.holder = worker.link.get();
+  unit.until =
+      clock_.Steady() + std::chrono::milliseconds(ticket.unit.deadline_ms) + options_.lease_slack;
+  ++worker.view.held;
+  views_stale_ = true;
+  if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
+  ticket.unit.id = ticket.row.id;
+  ticket.unit.attempt = ticket.row.attempt;
+  v1::ServerMessage message;
+  message.mutable_lease()->set_unit_json(ToJson(ticket.unit).dump());
+  message.mutable_lease()->set_deadline_ms(ticket.unit.deadline_ms);
+  after_commit_.push_back([link = worker.link, message = std::move(message)]() mutable {
+    link->Send(std::move(message));
+  });
+}
+
+bool Dispatcher::Commit() {
+  if (!changes_.empty()) {
+    const absl::Status stored = store_.Write([&](Connection& db) -> absl::Status {
+      for (const RowChange& change : changes_) {
+        FETTLE_RETURN_IF_ERROR(change.insert ? InsertUnit(db, change.row)
+                                             : UpdateUnit(db, change.row));
+      }
+      return absl::OkStatus();
+    });
+    if (!stored.ok()) {
+      spdlog::warn("leases_not_stored retry_ms={} error={}", limits::kRetryPause.count(),
+                   StatusText(stored));
+      return false;
+    }
+    changes_.clear();
+  }
+  std::vector<std::function<void()>> actions;
+  actions.swap(after_commit_);
+  for (const auto& action : actions) action();
+  return true;
+}
+
+void Dispatcher::Forget(const std::string& unit_id) {
+  const auto found = units_.find(unit_id);
+  if (found == units_.end()) return;
+  const std::string job = found->second->ticket.row.job_id;
+  if (const auto queue = pending_.find(job); queue != pending_.end()) {
+    std::erase(queue->second, unit_id);
+    if (queue->second.empty()) {
+      pending_.erase(queue);
+      std::erase(rotation_, job);
+    }
+  }
+  units_.erase(found);
+}
+
+void Dispatcher::Publish() {
+  views_stale_ = false;
+  std::vector<WorkerView> views;
+  std::map<std::pair<std::string, std::string>, std::string> toolchains;
+  for (auto& [link, worker] : workers_) {
+    worker.view.state = worker.draining ? "draining" : worker.view.held > 0 ? "busy" : "idle";
+    views.push_back(worker.view);
+    for (const OfferedDevice& device : worker.view.devices) {
+      const auto found = worker.toolchains.find(device.target);
+      toolchains[{device.target, device.model}] =
+          found == worker.toolchains.end() ? "" : found->second;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    views_ = std::move(views);
+    toolchains_ = std::move(toolchains);
+  }
+  if (workers_changed_) workers_changed_();
+}
+
+}  // namespace fettle

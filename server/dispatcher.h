@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/work_unit.h"
+#include "fettle/v1/worker.pb.h"
+#include "server/limits.h"
+#include "store/records.h"
+#include "store/store.h"
+
+namespace fettle {
+
+// Begins the reason of an attempt that says nothing about its unit (a restart, a draining worker).
+inline constexpr char kNotCounted[] = "not counted: ";
+
+// The way back to one connected worker. Thread-safe; never blocks.
+class WorkerLink {
+ public:
+  virtual ~WorkerLink() = default;
+  virtual void Send(v1::ServerMessage message) = 0;
+  // Ends the connection.
+  virtual void Close(std::string reason) = 0;
+};
+
+// A device that a connected worker offers.
+struct OfferedDevice {
+  std::string id, model, target;
+};
+
+struct WorkerView {
+  std::string id, host, version, state;  // state: idle, busy, draining, lost.
+  std::string devices_json, compilers_json;
+  std::vector<OfferedDevice> devices;
+  std::int64_t connected_ns = 0;
+  int slots = 0, held = 0;
+};
+
+// What a job settles on before it starts: figures of different models are never compared.
+struct DeviceChoice {
+  std::string target, device_model, toolchain;
+};
+
+// How a unit ended, for its owner.
+struct UnitEnd {
+  UnitRow unit;             // The attempt that ended.
+  bool has_result = false;  // False: poison, or cancelled; see `reason`.
+  std::string result_json;  // UnitResult, not yet checked.
+  std::string reason;
+};
+
+struct UnitTicket {
+  UnitRow row;          // Already stored, when `durable`.
+  WorkUnit unit;        // Id and attempt are taken from `row`.
+  bool durable = true;  // False: belongs to no job and leaves no rows.
+  int failures = 0;     // Attempts that failed before.
+  // Called once, on the dispatcher's thread; must not block. With a result, the owner then calls
+  // Settle (it is stored) or Reject (it is unusable).
+  std::function<void(UnitEnd)> done;
+};
+
+struct DispatcherOptions {
+  std::chrono::milliseconds heartbeat = limits::kHeartbeat;
+  std::chrono::milliseconds heartbeat_lost = limits::kHeartbeatLost;
+  std::chrono::milliseconds lease_slack = limits::kLeaseSlack;
+  // How long units leased before a restart wait for their worker to come back.
+  std::chrono::milliseconds reconnect_grace{2'000};
+};
+
+// Hands units to workers and takes them back. A lease is a durable row per (unit, attempt), written
+// before the worker hears of it; a closed connection, silence or a passed deadline gives it back,
+// and after kMaxUnitAttempts failures the unit is poison. Jobs take turns.
+//
+// All state belongs to one thread; every call only posts to it. Thread-safe.
+class Dispatcher {
+ public:
+  // Both must outlive this object.
+  Dispatcher(Store& store, Clock& clock, DispatcherOptions options);
+  ~Dispatcher();
+
+  // --- For jobs.
+  void Enqueue(UnitTicket ticket);
+  // The result of the unit is stored (or of no interest): acknowledges and forgets it.
+  void Settle(const std::string& unit_id);
+  // The result cannot be used: counts as a failed attempt.
+  void Reject(const std::string& unit_id, const std::string& reason);
+  // Forgets the units of a job, telling workers to stop. Their rows are the caller's business.
+  void CancelJob(const std::string& job_id);
+  void CancelUnit(const std::string& unit_id);
+  // Called on the dispatcher's thread whenever workers come or go; must not block.
+  void SetWorkersChanged(std::function<void()> listener);
+
+  // --- For worker sessions. `link` identifies the session.
+  void Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello);
+  void Message(WorkerLink* link, v1::WorkerMessage message);
+  void Disconnect(WorkerLink* link, std::string reason);
+
+  // --- Queries.
+  // The best device for `target` ("auto": any, GPUs first). Unset: no worker offers one.
+  std::optional<DeviceChoice> Choose(const std::string& target) const;
+  // Units that connected workers can hold for that device.
+  int Slots(const std::string& target, const std::string& device_model) const;
+  std::vector<WorkerView> Workers() const;
+
+  // Ends the thread. Leases stay as they are, for the next start. Idempotent.
+  void Stop();
+
+ private:
+  enum class State { kPending, kLeased, kUnclaimed, kDelivered };
+  struct Unit {
+    UnitTicket ticket;
+    State state = State::kPending;
+    WorkerLink* holder = nullptr;
+    std::chrono::steady_clock::time_point until{};  // kLeased: deadline. kUnclaimed: grace ends.
+  };
+  struct Worker {
+    std::shared_ptr<WorkerLink> link;
+    WorkerView view;
+    std::map<std::string, std::string> toolchains;  // By target.
+    bool draining = false;
+    std::chrono::steady_clock::time_point last_seen;
+  };
+  struct RowChange {
+    UnitRow row;
+    bool insert = false;
+  };
+
+  void Post(std::function<void()> task);
+  void Loop();
+  // The rest runs on the thread.
+  void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello);
+  void HandleMessage(WorkerLink* link, const v1::WorkerMessage& message);
+  void HandleDone(WorkerLink* link, const v1::UnitDone& done);
+  void HandleReturned(WorkerLink* link, const v1::UnitReturned& returned);
+  void HandleDisconnect(WorkerLink* link, const std::string& reason);
+  // Ends the current attempt; starts the next, or declares the unit poison.
+  void GiveBack(Unit& unit, const std::string& reason, bool counts);
+  void Acknowledge(WorkerLink* link, const std::string& unit_id, int attempt);
+  void Expire(std::chrono::steady_clock::time_point now);
+  void AssignAll();
+  bool AssignOne(Worker& worker);
+  void Lease(Unit& unit, Worker& worker);
+  // Writes the collected row changes, then runs the collected actions. False: kept for later.
+  bool Commit();
+  void Publish();
+  void Forget(const std::string& unit_id);
+  std::chrono::steady_clock::time_point NextDeadline(
+      std::chrono::steady_clock::time_point now) const;
+  static bool Runs(const Worker& worker, const WorkUnit& unit);
+
+  Store& store_;
+  Clock& clock_;
+  const DispatcherOptions options_;
+
+  // Owned by the thread.
+  std::map<std::string, std::unique_ptr<Unit>> units_;       // By id.
+  std::deque<std::string> rotation_;                         // Jobs, next first.
+  std::map<std::string, std::vector<std::string>> pending_;  // Unit ids by job.
+  std::map<WorkerLink*, Worker> workers_;
+  std::vector<RowChange> changes_;
+  std::vector<std::function<void()>> after_commit_;
+  std::function<void()> workers_changed_;
+  bool views_stale_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> inbox_;                                // Guarded by mutex_.
+  std::vector<WorkerView> views_;                                          // Guarded by mutex_.
+  std::map<std::pair<std::string, std::string>, std::string> toolchains_;  // (target, model).
+                                                                           // Guarded by mutex_.
+  bool stopping_ = false;                                                  // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace fettle

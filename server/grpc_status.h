@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <absl/status/status.h>
+#include <grpcpp/support/status.h>
+
+#include "core/status_macros.h"
+#include "server/limits.h"
+
+namespace fettle {
+
+static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
+              static_cast<int>(grpc::StatusCode::UNAUTHENTICATED));
+
+// The two enums share their numbers. Truncates the message: gRPC sends it in a header.
+inline grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return {static_cast<grpc::StatusCode>(status.code()),
+          StatusText(status).substr(0, limits::kMaxErrorMessageBytes)};
+}
+
+}  // namespace fettle

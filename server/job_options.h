@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+
+#include "agent/proposer.h"
+#include "core/target.h"
+#include "core/task.h"
+
+namespace fettle {
+
+// A job's `options_json`. Unknown keys are refused.
+struct JobOptions {
+  // Stop after so many candidates in a row without a new variant; 0: never.
+  std::int64_t plateau = 300;
+  // Stop once a variant reaches this fraction of the roofline; 0: never.
+  double roofline_stop = 0.95;
+  // Part of the candidate budget that finding the tuned baseline may take.
+  double tune_share = 0.33;
+  // Seconds of timing per timed case and measurement.
+  double time_cap_s = 20;
+};
+// kInvalidArgument names the key. Empty text: the defaults.
+absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text);
+
+struct ProposerOptions {
+  std::uint64_t seed = 0;
+  std::int64_t budget = 0;  // Candidates that it may propose in all; 0: no limit.
+  std::string options_json;
+};
+// Makes the proposer of a job. kInvalidArgument: an unknown kind.
+using ProposerFactory = std::function<absl::StatusOr<std::unique_ptr<Proposer>>(
+    const std::string& kind, const Task& task, const Target& target,
+    const ProposerOptions& options)>;
+
+}  // namespace fettle

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/job_run.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include "core/status_macros.h"
+#include "server/errors.h"
+#include "server/job_events.h"
+#include "server/job_measures.h"
+#include "store/candidate_store.h"
+#include "store/job_store.h"
+#include "store/variant_store.h"
+
+namespace fettle {
+namespace {
+
+// The world may recover: the job waits and tries the same step again.
+bool IsTransient(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+constexpr std::chrono::milliseconds kIdleTick{500};  // Budgets of time are looked at so often.
+
+std::string RefusalMessage(const std::string& result_json) {
+  const auto json = nlohmann::json::parse(result_json, nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<UnitResult> result = UnitResultFromJson(json);
+  if (!result.ok() || !result->verdict.has_value()) return "the task was refused";
+  const VerdictRecord verdict = WithoutSecrets(*result->verdict);
+  return fmt::format("the task was refused ({} {}): {}", StageName(verdict.stage),
+                     verdict.reason_code, verdict.message);
+}
+
+}  // namespace
+
+JobRun::JobRun(const JobContext& context, JobRow job)
+    : context_(context), id_(job.id), job_(std::move(job)) {}
+
+JobRun::~JobRun() { Stop(); }
+
+void JobRun::Stop() {
+  propose_stop_.request_stop();
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobRun::Cancel() {
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->cancel = true;
+  }
+  propose_stop_.request_stop();
+  inbox_->wake.notify_all();
+}
+
+void JobRun::WorkersChanged() {
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->poked = true;
+  }
+  inbox_->wake.notify_all();
+}
+
+std::string JobRun::waiting() const {
+  const std::lock_guard lock(inbox_->mutex);
+  return inbox_->waiting;
+}
+
+void JobRun::SetWaiting(std::string what) {
+  const std::lock_guard lock(inbox_->mutex);
+  inbox_->waiting = std::move(what);
+}
+
+bool JobRun::cancel_requested() const {
+  const std::lock_guard lock(inbox_->mutex);
+  return inbox_->cancel;
+}
+
+std::optional<UnitEnd> JobRun::FrontOutcome() const {
+  const std::lock_guard lock(inbox_->mutex);
+  if (inbox_->outcomes.empty()) return std::nullopt;
+  return inbox_->outcomes.front();
+}
+
+void JobRun::PopOutcome() {
+  const std::lock_guard lock(inbox_->mutex);
+  inbox_->outcomes.pop_front();
+}
+
+void JobRun::Start(std::function<void()> finished) {
+  finished_ = std::move(finished);
+  thread_ = std::jthread([this](std::stop_token stop) {
+    pthread_setname_np(pthread_self(), "job");
+    Loop(std::move(stop));
+  });
+}
+
+void JobRun::Loop(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    const absl::StatusOr<bool> progressed = Step(stop);
+    if (stop.stop_requested()) return;
+    if (progressed.ok()) {
+      if (job_.terminal()) {
+        finished_();
+        return;
+      }
+      if (*progressed) {
+        SetWaiting("");
+      } else {
+        Wait(stop);
+      }
+      continue;
+    }
+    if (cancel_requested() && absl::IsCancelled(progressed.status())) continue;
+    const std::string message = StatusText(progressed.status());
+    if (IsTransient(progressed.status())) {
+      SetWaiting("paused, will try again: " + message);
+      spdlog::warn("job_paused job_id={} error={}", id_, message);
+      std::unique_lock lock(inbox_->mutex);
+      inbox_->wake.wait_for(lock, stop, limits::kRetryPause, [] { return false; });
+      continue;
+    }
+    spdlog::error("job_failed job_id={} error={}", id_, message);
+    const absl::Status failed = Finish(job_state::kFailed, message);
+    if (!failed.ok() && !IsTransient(failed)) {
+      // Nothing more can be stored; the job stays as it is for the next start.
+      spdlog::error("job_stuck job_id={} error={}", id_, StatusText(failed));
+      SetWaiting(message);
+      return;
+    }
+  }
+}
+
+void JobRun::Wait(std::stop_token stop) {
+  std::unique_lock lock(inbox_->mutex);
+  inbox_->wake.wait_for(lock, stop, kIdleTick, [this] {
+    return !inbox_->outcomes.empty() || inbox_->poked || inbox_->cancel;
+  });
+  inbox_->poked = false;
+}
+
+absl::Status JobRun::Commit(const Change& change) {
+  JobRow next = job_;
+  if (next.started_ns != 0) {
+    next.spent.wall_ms = wall_base_ms_ + std::chrono::duration_cast<std::chrono::milliseconds>(
+                                             context_.clock.Steady() - wall_start_)
+                                             .count();
+  }
+  if (absl::Status stored = context_.store.Write([&](Connection& db) -> absl::Status {
+        FETTLE_RETURN_IF_ERROR(change(db, next));
+        return UpdateJob(db, next);
+      });
+      !stored.ok()) {
+    return stored;
+  }
+  const bool rang = next.last_sequence != job_.last_sequence;
+  job_ = std::move(next);
+  if (rang) context_.events.Ring(id_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobRun::Step(std::stop_token stop) {
+  if (cancel_requested()) {
+    FETTLE_RETURN_IF_ERROR(Finish(job_state::kCancelled, "cancelled on request"));
+    return true;
+  }
+  if (job_.state == job_state::kQueued) return StepStart();
+  if (const std::optional<UnitEnd> outcome = FrontOutcome()) {
+    FETTLE_RETURN_IF_ERROR(HandleOutcome(*outcome));
+    PopOutcome();
+    return true;
+  }
+  if (job_.stage == job_stage::kRegister) return StepRegister();
+  return StepSearch(std::move(stop));
+}
+
+absl::Status JobRun::LoadTask() {
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(std::optional<TaskRow> row, FindTask(db, job_.task_digest));
+    if (!row.has_value()) return absl::DataLossError("the job's task is not in the store");
+    task_row_ = *std::move(row);
+    return absl::OkStatus();
+  }));
+  FETTLE_ASSIGN_OR_RETURN(const std::string blob, context_.store.blobs().Get(task_row_.blob));
+  FETTLE_ASSIGN_OR_RETURN(TaskFiles files, UnpackTaskFiles(blob));
+  std::vector<TaskProblem> problems;
+  FETTLE_ASSIGN_OR_RETURN(task_, Task::Parse(std::move(files), &problems));
+  FETTLE_ASSIGN_OR_RETURN(options_, ParseJobOptions(job_.options_json));
+  if (job_.target != "auto") {
+    FETTLE_ASSIGN_OR_RETURN(target_, FindTarget(job_.target));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::Restore() {
+  FETTLE_RETURN_IF_ERROR(LoadTask());
+  wall_base_ms_ = job_.spent.wall_ms;
+  wall_start_ = context_.clock.Steady();
+  if (job_.cancel_requested) inbox_->cancel = true;
+  if (job_.state != job_state::kRunning) return absl::OkStatus();
+
+  std::vector<UnitRow> open_units;
+  std::vector<CandidateRow> open_rows;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(open_units, OpenUnits(db, id_));
+    FETTLE_ASSIGN_OR_RETURN(open_rows, OpenCandidates(db, id_));
+    return absl::OkStatus();
+  }));
+  if (job_.stage == job_stage::kRegister) {
+    const std::string unit_id = UnitId(id_, 0, UnitPurpose::kRegister);
+    for (const UnitRow& unit : open_units) {
+      if (unit.id != unit_id) continue;
+      register_sent_ = true;
+      FETTLE_RETURN_IF_ERROR(RestoreUnit(unit_id, 0, UnitPurpose::kRegister, open_units));
+    }
+    return absl::OkStatus();
+  }
+  FETTLE_RETURN_IF_ERROR(LoadDenominator());
+  for (CandidateRow& row : open_rows) {
+    FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(row));
+    const std::int64_t ordinal = row.ordinal;
+    const bool confirming = row.state == candidate_state::kConfirming;
+    open_[ordinal] = {std::move(row), std::move(kernel), confirming};
+    if (!confirming) {
+      FETTLE_RETURN_IF_ERROR(RestoreUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate), ordinal,
+                                         UnitPurpose::kEvaluate, open_units));
+      continue;
+    }
+    const std::string unit_id = UnitId(id_, ordinal, UnitPurpose::kConfirm);
+    bool under_way = false;
+    for (const UnitRow& unit : open_units) under_way |= unit.id == unit_id;
+    if (under_way) {
+      confirming_ = ordinal;
+      FETTLE_RETURN_IF_ERROR(RestoreUnit(unit_id, ordinal, UnitPurpose::kConfirm, open_units));
+    } else {
+      confirm_queue_.push_back(ordinal);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordinal,
+                                 UnitPurpose purpose, const std::vector<UnitRow>& open) {
+  std::vector<UnitRow> attempts;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(attempts, UnitAttempts(db, unit_id));
+    return absl::OkStatus();
+  }));
+  int failures = 0;
+  for (const UnitRow& unit : attempts) {
+    if (unit.state == unit_state::kReturned && unit.reason.rfind(kNotCounted, 0) != 0) ++failures;
+  }
+  std::optional<UnitRow> row;
+  for (const UnitRow& unit : open) {
+    if (unit.id == unit_id) row = unit;
+  }
+  if (!row.has_value()) {
+    // The job was cancelled or failed and is resumed: a new attempt.
+    row = NewUnit(ordinal, purpose);
+    failures = 0;
+    if (!attempts.empty()) row->attempt = attempts.back().attempt + 1;
+    FETTLE_RETURN_IF_ERROR(
+        context_.store.Write([&](Connection& db) { return InsertUnit(db, *row); }));
+  }
+  const auto found = open_.find(ordinal);
+  WorkUnit work = MakeWork(*row, found == open_.end() ? nullptr : &found->second.kernel);
+  Dispatch(*std::move(row), std::move(work), failures);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobRun::StepStart() {
+  const std::optional<DeviceChoice> choice = context_.dispatcher.Choose(job_.target);
+  if (!choice.has_value()) {
+    SetWaiting(job_.target == "auto"
+                   ? "waits for a worker; start one with `fettle worker`"
+                   : fmt::format("waits for a worker with a device of target {}", job_.target));
+    return false;
+  }
+  absl::StatusOr<Target> target = FindTarget(choice->target);
+  FETTLE_RETURN_IF_ERROR(target.status());
+  const bool first = job_.started_ns == 0;
+  if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
+        const std::int64_t now = context_.clock.NowNs();
+        job.state = job_state::kRunning;
+        job.message.clear();
+        if (first) {
+          job.started_ns = now;
+          job.target = choice->target;
+          job.device_model = choice->device_model;
+          job.toolchain = choice->toolchain;
+          job.space_size = std::to_string(SpaceSize(task_->baseline().tunables));
+        }
+        FETTLE_RETURN_IF_ERROR(AppendEvent(db, job, StateEvent(job), now, /*terminal=*/false));
+        return AppendEvent(
+            db, job, StageEvent(job.stage, fmt::format("on {} ({})", job.target, job.device_model)),
+            now, /*terminal=*/false);
+      });
+      !stored.ok()) {
+    return stored;
+  }
+  target_ = *std::move(target);
+  wall_start_ = context_.clock.Steady();
+  // A resumed job has candidates under way.
+  if (!first) FETTLE_RETURN_IF_ERROR(Restore());
+  return true;
+}
+
+absl::StatusOr<bool> JobRun::StepRegister() {
+  if (register_sent_) return false;
+  UnitRow row = NewUnit(0, UnitPurpose::kRegister);
+  std::optional<RegistrationRow> known;
+  std::optional<EvaluationRow> own;
+  std::vector<UnitRow> attempts;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(known,
+                            FindRegistration(db, job_.task_digest, job_.target, context_.version));
+    FETTLE_ASSIGN_OR_RETURN(own, FindEvaluation(db, row.id));
+    FETTLE_ASSIGN_OR_RETURN(attempts, UnitAttempts(db, row.id));
+    return absl::OkStatus();
+  }));
+  if (known.has_value() && known->passed) {
+    FETTLE_RETURN_IF_ERROR(EnterSearch());
+    return true;
+  }
+  // A refusal is final for this job; another job may try again.
+  if (own.has_value()) {
+    FETTLE_RETURN_IF_ERROR(Finish(job_state::kFailed, RefusalMessage(own->result_json)));
+    return true;
+  }
+  if (!attempts.empty()) row.attempt = attempts.back().attempt + 1;  // A resumed job.
+  FETTLE_RETURN_IF_ERROR(context_.store.Write([&](Connection& db) { return InsertUnit(db, row); }));
+  register_sent_ = true;
+  WorkUnit work = MakeWork(row, nullptr);
+  Dispatch(std::move(row), std::move(work), /*failures=*/0);
+  return true;
+}
+
+absl::Status JobRun::EnterSearch() {
+  const bool is_tuner = job_.proposer == "tuner";
+  std::optional<VariantRow> tuned;
+  if (!is_tuner) {
+    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+      FETTLE_ASSIGN_OR_RETURN(tuned, FindTunedBaseline(db, job_.task_digest, job_.target,
+                                                       job_.device_model, job_.toolchain));
+      return absl::OkStatus();
+    }));
+  }
+  const bool must_tune =
+      !is_tuner && !tuned.has_value() && SpaceSize(task_->baseline().tunables) > 1;
+  return Commit([&](Connection& db, JobRow& job) -> absl::Status {
+    job.stage = must_tune ? job_stage::kTune : job_stage::kSearch;
+    std::string message = "the task passed its checks; ";
+    if (must_tune) {
+      message += "finding the tuned baseline first";
+    } else if (is_tuner) {
+      message += "searching against the declared baseline";
+    } else {
+      job.tuned_variant = tuned.has_value() ? tuned->id : "";
+      job.tuned_ratio = tuned.has_value() ? tuned->ratio_declared : 1;
+      message += tuned.has_value()
+                     ? fmt::format("searching against the tuned baseline {}", tuned->id)
+                     : "the baseline has one configuration, which is the tuned baseline";
+    }
+    return AppendEvent(db, job, StageEvent(job.stage, message), context_.clock.NowNs(),
+                       /*terminal=*/false);
+  });
+}
+
+absl::Status JobRun::EndStage(const std::string& reason) {
+  if (job_.stage == job_stage::kTune) {
+    FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow& job) -> absl::Status {
+      job.stage = job_stage::kSearch;
+      job.tuned_variant = job.best_variant;
+      job.tuned_ratio = job.best_variant.empty() ? 1 : job.best_ratio_declared;
+      job.incumbent_ordinal = 0;
+      job.incumbent_ratio = 1;
+      job.since_improvement = 0;
+      return AppendEvent(
+          db, job,
+          StageEvent(job.stage, fmt::format("tuned baseline found ({}): {:.3f}x over the declared "
+                                            "one",
+                                            reason, job.tuned_ratio)),
+          context_.clock.NowNs(), /*terminal=*/false);
+    }));
+    proposer_.reset();
+    incumbent_.reset();
+    incumbent_roofline_ = 0;
+    duplicate_rounds_ = 0;
+    return LoadDenominator();
+  }
+  std::string best = "no variant was faster than the baseline";
+  if (!job_.best_variant.empty()) {
+    best = fmt::format("best variant {}: {:.3f}x over the declared baseline", job_.best_variant,
+                       job_.best_ratio_declared);
+    if (job_.proposer != "tuner" && job_.best_ratio_tuned > 0) {
+      best += fmt::format(", {:.3f}x over the tuned one", job_.best_ratio_tuned);
+    }
+  }
+  return Finish(job_state::kSucceeded, fmt::format("stopped: {}; {}", reason, best));
+}
+
+absl::Status JobRun::Finish(const char* state, const std::string& message) {
+  if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
+        const std::int64_t now = context_.clock.NowNs();
+        job.state = state;
+        job.message = message.substr(0, limits::kMaxErrorMessageBytes);
+        job.finished_ns = now;
+        FETTLE_RETURN_IF_ERROR(SetCancelRequested(db, id_, /*requested=*/false));
+        FETTLE_RETURN_IF_ERROR(CancelOpenUnits(db, id_, now));
+        return AppendEvent(db, job, StateEvent(job), now, /*terminal=*/true);
+      });
+      !stored.ok()) {
+    return stored;
+  }
+  context_.dispatcher.CancelJob(id_);
+  spdlog::info("job_ended job_id={} state={} message={}", id_, state, message);
+  return absl::OkStatus();
+}
+
+}  // namespace fettle

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include <absl/status/statusor.h>
+
+#include "agent/proposer.h"
+#include "core/clock.h"
+#include "core/work_unit.h"
+#include "fettle/v1/optimizer.pb.h"
+#include "judge/accept.h"
+#include "server/dispatcher.h"
+#include "server/event_hub.h"
+#include "server/ids.h"
+#include "server/job_options.h"
+#include "store/records.h"
+#include "store/store.h"
+
+namespace fettle {
+
+// What every job works with; all of it outlives the jobs.
+struct JobContext {
+  Store& store;
+  Dispatcher& dispatcher;
+  EventHub& events;
+  Clock& clock;
+  ProposerFactory proposers;
+  judge::AcceptanceRule rule;
+  std::string version;  // fettle's own.
+  std::vector<std::string> proposer_kinds;
+};
+
+// Drives one job on a thread of its own: register, tune, search, confirm, accept. Every step is one
+// transaction that holds a result, its verdict, the job's counters and the events; the in-memory
+// state changes only after it, so that a crash at any moment resumes from the last one.
+class JobRun {
+ public:
+  JobRun(const JobContext& context, JobRow job);
+  ~JobRun();
+
+  // Loads the task and hands open units to the dispatcher. Call before Start.
+  absl::Status Restore();
+  // `finished` is called on the job's thread when the job has ended (not on Stop).
+  void Start(std::function<void()> finished);
+
+  void Cancel();
+  void WorkersChanged();
+  // Ends the thread; everything stored stays as it is. Idempotent.
+  void Stop();
+
+  const std::string& id() const { return id_; }
+  // What the job waits for at the moment, if anything ("no worker ...", "disk full ...").
+  std::string waiting() const;
+
+ private:
+  // Outcomes on their way from the dispatcher's thread; outlives the job when one is late.
+  struct Inbox {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::deque<UnitEnd> outcomes;  // Guarded by mutex.
+    bool poked = false;            // Guarded by mutex. Something else changed.
+    bool cancel = false;           // Guarded by mutex.
+    std::string waiting;           // Guarded by mutex.
+  };
+  // A candidate under way.
+  struct Open {
+    CandidateRow row;
+    KernelUnderTest kernel;
+    bool confirm_queued = false;  // Its confirmation waits for its turn or runs.
+  };
+  using Change = std::function<absl::Status(Connection&, JobRow&)>;
+
+  void Loop(std::stop_token stop);
+  void Wait(std::stop_token stop);
+  void SetWaiting(std::string what);
+  bool cancel_requested() const;
+  std::optional<UnitEnd> FrontOutcome() const;
+  void PopOutcome();
+
+  // One transaction: `change` works on a copy of the row, which replaces job_ once it is stored.
+  absl::Status Commit(const Change& change);
+
+  // Each returns whether it did anything.
+  absl::StatusOr<bool> Step(std::stop_token stop);
+  absl::StatusOr<bool> StepStart();
+  absl::StatusOr<bool> StepRegister();
+  absl::StatusOr<bool> StepSearch(std::stop_token stop);
+
+  absl::Status LoadTask();
+  absl::Status RestoreUnit(const std::string& unit_id, std::int64_t ordinal, UnitPurpose purpose,
+                           const std::vector<UnitRow>& open);
+  absl::Status EnterSearch();
+  absl::Status EndStage(const std::string& reason);
+  absl::Status Finish(const char* state, const std::string& message);
+
+  // --- Search (job_search.cc).
+  absl::Status PrepareSearch();
+  absl::Status LoadDenominator();
+  absl::Status ReplayOutcomes();
+  absl::StatusOr<KernelUnderTest> LoadKernel(const CandidateRow& row);
+  std::string StopReason() const;
+  int Window() const;
+  std::int64_t StageBudget() const;
+  absl::StatusOr<int> ProposeMore(int room);
+  absl::Status AddCandidates(std::vector<Open> fresh);
+  absl::StatusOr<bool> StartConfirmation();
+  UnitRow NewUnit(std::int64_t ordinal, UnitPurpose purpose) const;
+  WorkUnit MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const;
+  void Dispatch(UnitRow row, WorkUnit work, int failures);
+
+  // --- Results (job_results.cc).
+  absl::Status HandleOutcome(const UnitEnd& outcome);
+  absl::Status HandleRegistration(const UnitEnd& outcome, const UnitResult& result);
+  absl::Status HandleEvaluation(const UnitEnd& outcome, const UnitResult& result);
+  absl::Status HandleConfirmation(const UnitEnd& outcome, const UnitResult& result);
+  absl::Status HandlePoison(const UnitEnd& outcome);
+  // A better variant was accepted while this contender waited for its confirmation.
+  absl::Status DropContender(CandidateRow row);
+  // Ends a candidate: its row, the job's counters and a CandidateJudged event.
+  absl::Status StoreVerdict(Connection& db, JobRow& job, CandidateRow& row,
+                            const VerdictRecord& verdict, double ratio);
+  absl::Status StoreUnitResult(Connection& db, JobRow& job, const UnitEnd& outcome,
+                               const UnitResult& result);
+  void Judged(const CandidateRow& row, const VerdictRecord& verdict);
+  absl::StatusOr<VariantRow> MakeVariant(const Open& open, const UnitEnd& outcome,
+                                         const UnitResult& result,
+                                         const judge::ConfirmationDecision& decision);
+
+  JobContext context_;
+  const std::string id_;
+  JobRow job_;
+  JobOptions options_;
+  std::shared_ptr<const Task> task_;
+  TaskRow task_row_;
+  Target target_;
+  std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+
+  bool register_sent_ = false;
+  std::unique_ptr<Proposer> proposer_;  // Of the current stage; unset until PrepareSearch.
+  KernelUnderTest denominator_;
+  std::optional<KernelUnderTest> incumbent_;
+  double incumbent_roofline_ = 0;
+  std::map<std::int64_t, Open> open_;       // By ordinal.
+  std::deque<std::int64_t> confirm_queue_;  // Contenders, first come first.
+  std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.
+  std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
+  int duplicate_rounds_ = 0;
+  int poison_in_a_row_ = 0;
+  std::int64_t wall_base_ms_ = 0;
+  std::chrono::steady_clock::time_point wall_start_;
+
+  std::stop_source propose_stop_;  // Also ends a Propose under way on cancel.
+  std::function<void()> finished_;
+  std::jthread thread_;  // Last.
+};
+
+}  // namespace fettle

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// The proposing half of a job: what is tried next, and when to stop.
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "core/digest.h"
+#include "core/status_macros.h"
+#include "server/job_events.h"
+#include "server/job_measures.h"
+#include "server/job_run.h"
+#include "store/candidate_store.h"
+#include "store/job_store.h"
+#include "store/variant_store.h"
+
+namespace fettle {
+namespace {
+
+constexpr int kMinWindow = 2;
+constexpr int kMaxWindow = 16;
+constexpr int kReplayPage = 500;
+
+Outcome OutcomeOf(const CandidateRow& row) {
+  Outcome outcome;
+  outcome.candidate_digest = row.digest;
+  outcome.values = ParseValues(row.values_json);
+  const auto json = nlohmann::json::parse(row.verdict_json, nullptr, /*allow_exceptions=*/false);
+  if (absl::StatusOr<VerdictRecord> verdict = VerdictRecordFromJson(json); verdict.ok()) {
+    outcome.verdict = WithoutSecrets(*std::move(verdict));
+  }
+  if (row.ratio > 0) outcome.ratio = row.ratio;
+  return outcome;
+}
+
+}  // namespace
+
+absl::StatusOr<KernelUnderTest> JobRun::LoadKernel(const CandidateRow& row) {
+  std::optional<KernelRow> stored;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(stored, FindKernel(db, row.kernel_digest));
+    return absl::OkStatus();
+  }));
+  if (!stored.has_value()) {
+    return absl::DataLossError(fmt::format("kernel of candidate {} is not stored", row.digest));
+  }
+  const auto json = nlohmann::json::parse(stored->json, nullptr, /*allow_exceptions=*/false);
+  KernelUnderTest kernel;
+  kernel.digest = row.digest;
+  FETTLE_ASSIGN_OR_RETURN(kernel.kernel, KernelSpecFromJson(json));
+  kernel.values = ParseValues(row.values_json);
+  return kernel;
+}
+
+absl::Status JobRun::LoadDenominator() {
+  const KernelSpec& baseline = task_->baseline();
+  denominator_.kernel = baseline;
+  denominator_.values = baseline.values;
+  denominator_.digest = CandidateDigest(task_->digest(), job_.target, baseline, baseline.values);
+  std::optional<CandidateRow> incumbent;
+  std::optional<VariantRow> incumbent_variant;
+  std::optional<VariantRow> tuned;
+  std::optional<CandidateRow> tuned_row;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    if (job_.stage == job_stage::kSearch && !job_.tuned_variant.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(tuned, FindVariant(db, job_.tuned_variant));
+      if (!tuned.has_value()) return absl::DataLossError("the tuned baseline is not stored");
+      FETTLE_ASSIGN_OR_RETURN(tuned_row, FindCandidate(db, tuned->job_id, tuned->ordinal));
+    }
+    if (job_.incumbent_ordinal != 0) {
+      FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
+      FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
+    }
+    return absl::OkStatus();
+  }));
+  if (tuned_row.has_value()) {
+    FETTLE_ASSIGN_OR_RETURN(denominator_, LoadKernel(*tuned_row));
+  }
+  incumbent_.reset();
+  if (incumbent.has_value()) {
+    FETTLE_ASSIGN_OR_RETURN(incumbent_, LoadKernel(*incumbent));
+    incumbent_roofline_ = incumbent_variant.has_value() ? incumbent_variant->roofline_fraction : 0;
+  }
+  return absl::OkStatus();
+}
+
+std::int64_t JobRun::StageBudget() const {
+  const std::int64_t all = job_.budget.candidates;
+  if (job_.stage == job_stage::kTune) {
+    const std::int64_t share =
+        all == 0 ? 1000 : static_cast<std::int64_t>(static_cast<double>(all) * options_.tune_share);
+    return std::max<std::int64_t>(1, share);
+  }
+  return all;
+}
+
+absl::Status JobRun::PrepareSearch() {
+  FETTLE_RETURN_IF_ERROR(LoadDenominator());
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(stage_candidates_, CountCandidates(db, id_, job_.stage));
+    return absl::OkStatus();
+  }));
+  ProposerOptions options;
+  options.seed = job_.seed;
+  options.budget = StageBudget();
+  options.options_json = job_.options_json;
+  const std::string kind = job_.stage == job_stage::kTune ? "tuner" : job_.proposer;
+  FETTLE_ASSIGN_OR_RETURN(proposer_, context_.proposers(kind, *task_, target_, options));
+  if (absl::Status replayed = ReplayOutcomes(); !replayed.ok()) {
+    proposer_.reset();
+    return replayed;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::ReplayOutcomes() {
+  std::int64_t after = 0;
+  while (true) {
+    std::vector<CandidateRow> rows;
+    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+      FETTLE_ASSIGN_OR_RETURN(rows, JudgedCandidates(db, id_, job_.stage, after, kReplayPage));
+      return absl::OkStatus();
+    }));
+    if (rows.empty()) return absl::OkStatus();
+    for (const CandidateRow& row : rows) proposer_->Observe(OutcomeOf(row));
+    after = rows.back().judged_order;
+  }
+}
+
+std::string JobRun::StopReason() const {
+  const BudgetRow& budget = job_.budget;
+  const BudgetRow& spent = job_.spent;
+  if (budget.candidates > 0 && spent.candidates >= budget.candidates) {
+    return fmt::format("the budget of {} candidates is spent", budget.candidates);
+  }
+  if (job_.stage == job_stage::kTune && stage_candidates_ >= StageBudget()) {
+    return fmt::format("{} candidates, the share for tuning", stage_candidates_);
+  }
+  const std::int64_t wall_ms =
+      wall_base_ms_ +
+      std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.Steady() - wall_start_)
+          .count();
+  if (budget.wall_ms > 0 && wall_ms >= budget.wall_ms) {
+    return fmt::format("the time of {} s is over", static_cast<double>(budget.wall_ms) / 1000);
+  }
+  if (budget.device_ms > 0) {
+    // What is under way is reserved at the mean of what was measured so far.
+    const std::int64_t mean = job_.judged_count > 0 ? spent.device_ms / job_.judged_count : 0;
+    const auto reserved = static_cast<std::int64_t>(open_.size()) * mean;
+    if (spent.device_ms + reserved >= budget.device_ms) {
+      return fmt::format("the device time of {} s is spent",
+                         static_cast<double>(budget.device_ms) / 1000);
+    }
+  }
+  if (options_.plateau > 0 && job_.since_improvement >= options_.plateau) {
+    return fmt::format("no better variant in the last {} candidates (plateau)",
+                       job_.since_improvement);
+  }
+  if (options_.roofline_stop > 0 && incumbent_roofline_ >= options_.roofline_stop) {
+    return fmt::format("the best variant reaches {:.0f} % of the roofline",
+                       100 * incumbent_roofline_);
+  }
+  if (duplicate_rounds_ >= limits::kMaxDuplicateRounds) {
+    return "the proposer only repeats candidates that were tried";
+  }
+  if (proposer_->exhausted()) return "every proposal was tried";
+  return "";
+}
+
+int JobRun::Window() const {
+  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
+  return std::clamp(slots + 1, kMinWindow, kMaxWindow);
+}
+
+absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
+  if (proposer_ == nullptr) {
+    FETTLE_RETURN_IF_ERROR(PrepareSearch());
+    return true;
+  }
+  FETTLE_ASSIGN_OR_RETURN(const bool confirming, StartConfirmation());
+  if (confirming) return true;
+  const std::string reason = StopReason();
+  if (!reason.empty()) {
+    if (!open_.empty()) return false;
+    FETTLE_RETURN_IF_ERROR(EndStage(reason));
+    return true;
+  }
+  if (stop.stop_requested()) return false;
+  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
+  if (slots == 0 && !open_.empty()) {
+    SetWaiting(fmt::format("waits for a worker with a {} ({})", job_.device_model, job_.target));
+    return false;
+  }
+  int room = Window() - static_cast<int>(open_.size());
+  if (job_.budget.candidates > 0) {
+    room = static_cast<int>(
+        std::min<std::int64_t>(room, job_.budget.candidates - job_.spent.candidates));
+  }
+  if (job_.stage == job_stage::kTune) {
+    room = static_cast<int>(std::min<std::int64_t>(room, StageBudget() - stage_candidates_));
+  }
+  if (room <= 0) return false;
+  FETTLE_ASSIGN_OR_RETURN(const int proposed, ProposeMore(room));
+  return proposed > 0 || proposer_->exhausted();
+}
+
+// Returns how many proposals came, duplicates included.
+absl::StatusOr<int> JobRun::ProposeMore(int room) {
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<Proposal> proposals,
+                          proposer_->Propose(room, propose_stop_.get_token()));
+  std::vector<Open> fresh;
+  for (const Proposal& proposal : proposals) {
+    Open open;
+    open.kernel.kernel = proposal.kernel;
+    open.kernel.values = proposal.values;
+    open.kernel.digest =
+        CandidateDigest(task_->digest(), job_.target, proposal.kernel, proposal.values);
+    CandidateRow& row = open.row;
+    row.job_id = id_;
+    row.digest = open.kernel.digest;
+    row.values_json = nlohmann::json(proposal.values).dump();
+    row.parent = proposal.parent;
+    row.proposer = std::string(proposer_->name());
+    row.technique = proposal.technique.substr(0, limits::kMaxNameBytes);
+    row.rationale = proposal.rationale.substr(0, limits::kMaxRationaleBytes);
+    row.stage = job_.stage;
+    std::optional<CandidateRow> known;
+    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+      FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, row.digest));
+      return absl::OkStatus();
+    }));
+    if (known.has_value()) {
+      // Evaluated once, whichever proposer sent it; its outcome is still news to this one.
+      if (known->judged_order > 0) proposer_->Observe(OutcomeOf(*known));
+      continue;
+    }
+    const bool twice = std::any_of(fresh.begin(), fresh.end(), [&](const Open& other) {
+      return other.row.digest == row.digest;
+    });
+    if (!twice) fresh.push_back(std::move(open));
+  }
+  if (fresh.empty()) {
+    // With candidates under way their outcomes may bring new ideas.
+    if (!open_.empty()) return 0;
+    if (!proposals.empty()) ++duplicate_rounds_;
+    return static_cast<int>(proposals.size());
+  }
+  duplicate_rounds_ = 0;
+  // Only as many as there was room for; a proposer that sends more may send the rest again.
+  if (fresh.size() > static_cast<std::size_t>(room)) {
+    fresh.erase(fresh.begin() + room, fresh.end());
+  }
+  if (absl::Status added = AddCandidates(std::move(fresh)); !added.ok()) {
+    proposer_.reset();  // It takes these proposals for made: rebuild it from what is stored.
+    return added;
+  }
+  return static_cast<int>(proposals.size());
+}
+
+absl::Status JobRun::AddCandidates(std::vector<Open> fresh) {
+  std::vector<UnitRow> units;
+  std::map<std::string, KernelRow> kernels;
+  std::int64_t ordinal = job_.candidate_count;
+  for (Open& open : fresh) {
+    open.row.ordinal = ++ordinal;
+    open.row.created_ns = context_.clock.NowNs();
+    KernelRow kernel;
+    kernel.json = ToJson(open.kernel.kernel).dump();
+    kernel.digest = Sha256Hex(kernel.json);
+    kernel.source_digest = Sha256Hex(open.kernel.kernel.source);
+    open.row.kernel_digest = kernel.digest;
+    kernels.emplace(kernel.digest, std::move(kernel));
+    units.push_back(NewUnit(open.row.ordinal, UnitPurpose::kEvaluate));
+  }
+  if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
+        for (const auto& [digest, kernel] : kernels)
+          FETTLE_RETURN_IF_ERROR(InsertKernel(db, kernel));
+        for (const Open& open : fresh) FETTLE_RETURN_IF_ERROR(InsertCandidate(db, open.row));
+        for (const UnitRow& unit : units) FETTLE_RETURN_IF_ERROR(InsertUnit(db, unit));
+        job.candidate_count = ordinal;
+        job.spent.candidates +=
+            static_cast<std::int64_t>(fresh.size());  // Reserved and spent at once.
+        return absl::OkStatus();
+      });
+      !stored.ok()) {
+    return stored;
+  }
+  stage_candidates_ += static_cast<std::int64_t>(fresh.size());
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    WorkUnit work = MakeWork(units[i], &fresh[i].kernel);
+    const std::int64_t key = fresh[i].row.ordinal;
+    open_[key] = std::move(fresh[i]);
+    Dispatch(std::move(units[i]), std::move(work), /*failures=*/0);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JobRun::StartConfirmation() {
+  if (confirming_ != 0 || confirm_queue_.empty()) return false;
+  const std::int64_t ordinal = confirm_queue_.front();
+  const Open& open = open_.at(ordinal);
+  if (job_.incumbent_ordinal != 0 &&
+      open.row.ratio <= job_.incumbent_ratio * (1 + context_.rule.min_step)) {
+    FETTLE_RETURN_IF_ERROR(DropContender(open.row));
+    return true;
+  }
+  UnitRow row = NewUnit(ordinal, UnitPurpose::kConfirm);
+  FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow&) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<UnitRow> before, UnitAttempts(db, row.id));
+    if (!before.empty()) row.attempt = before.back().attempt + 1;  // A resumed job.
+    return InsertUnit(db, row);
+  }));
+  confirm_queue_.pop_front();
+  confirming_ = ordinal;
+  WorkUnit work = MakeWork(row, &open.kernel);
+  Dispatch(std::move(row), std::move(work), /*failures=*/0);
+  return true;
+}
+
+UnitRow JobRun::NewUnit(std::int64_t ordinal, UnitPurpose purpose) const {
+  UnitRow row;
+  row.id = UnitId(id_, ordinal, purpose);
+  row.job_id = id_;
+  row.ordinal = ordinal;
+  row.kind = std::string(UnitKindName(purpose == UnitPurpose::kRegister   ? UnitKind::kRegister
+                                      : purpose == UnitPurpose::kEvaluate ? UnitKind::kEvaluate
+                                                                          : UnitKind::kConfirm));
+  row.seed = RandomSeed();
+  if (purpose != UnitPurpose::kEvaluate) row.held_out_seed = RandomSeed();
+  row.incumbent_ordinal = job_.incumbent_ordinal;
+  row.created_ns = context_.clock.NowNs();
+  return row;
+}
+
+WorkUnit JobRun::MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const {
+  WorkUnit work;
+  work.kind = ParseUnitKind(row.kind).value_or(UnitKind::kEvaluate);
+  work.job_id = id_;
+  work.task_digest = job_.task_digest;
+  work.task_blob = task_row_.blob;
+  work.target = job_.target;
+  work.device_model = job_.device_model;
+  work.seed = row.seed;
+  work.held_out_seed = row.held_out_seed;
+  work.time_cap_s = options_.time_cap_s;
+  work.denominator = denominator_;
+  if (work.kind == UnitKind::kRegister) {
+    const KernelSpec& baseline = task_->baseline();
+    work.denominator = {CandidateDigest(task_->digest(), job_.target, baseline, baseline.values),
+                        baseline, baseline.values};
+    work.candidate = work.denominator;
+    work.deadline_ms = limits::kRegisterDeadlineMs;
+    return work;
+  }
+  work.candidate = *kernel;
+  work.incumbent_ratio = job_.incumbent_ratio;
+  work.deadline_ms = limits::kUnitDeadlineMs;
+  if (work.kind == UnitKind::kConfirm) {
+    work.incumbent = incumbent_;
+    work.screen = false;
+    work.deadline_ms = limits::kConfirmDeadlineMs;
+  }
+  return work;
+}
+
+void JobRun::Dispatch(UnitRow row, WorkUnit work, int failures) {
+  UnitTicket ticket;
+  ticket.row = std::move(row);
+  ticket.unit = std::move(work);
+  ticket.failures = failures;
+  ticket.done = [inbox = inbox_](UnitEnd outcome) {
+    {
+      const std::lock_guard lock(inbox->mutex);
+      inbox->outcomes.push_back(std::move(outcome));
+    }
+    inbox->wake.notify_all();
+  };
+  context_.dispatcher.Enqueue(std::move(ticket));
+}
+
+}  // namespace fettle

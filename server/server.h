@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/clock.h"
+#include "judge/accept.h"
+#include "server/dispatcher.h"
+#include "server/job_options.h"
+
+namespace fettle {
+
+struct ServerOptions {
+  std::string data_dir;     // Empty: DefaultDataDir().
+  std::string socket_path;  // Empty: fettle.sock in the data folder.
+  // Further endpoints, "host:port" (port 0: any). On these every call needs a token; other than
+  // loopback needs TLS too.
+  std::vector<std::string> listen;
+  std::string token_file;  // Empty: tokens.json in the data folder, made when missing.
+  std::string tls_certificate_file, tls_key_file;  // PEM.
+  bool reflection = false;
+  // Program and arguments of the local worker, before its endpoint ("fettle", "worker"); empty:
+  // none.
+  std::vector<std::string> local_worker;
+  ProposerFactory proposers;  // Unset: DefaultProposers().
+  std::vector<std::string> proposer_kinds = {"tuner"};
+  std::string version;  // Empty: this program's own.
+
+  // For tests.
+  DispatcherOptions dispatcher;
+  judge::AcceptanceRule rule;
+  std::function<absl::Status(std::int64_t)> before_commit;  // StoreOptions::before_commit.
+  std::int64_t max_pages = 0;                               // 0: no limit.
+};
+
+// A running server. Movable pieces live in server.cc.
+class Server {
+ public:
+  // Opens the data folder, takes up open jobs and serves.
+  // kFailedPrecondition: another server uses the folder or answers on the socket; a newer program
+  // wrote the folder. kInvalidArgument names the option. kUnavailable: a port is taken.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
+  virtual ~Server() = default;
+
+  // Ends streams, calls, jobs and the local worker within two seconds. Everything stored stays;
+  // jobs go on at the next start. Idempotent.
+  virtual void Shutdown() = 0;
+  // "unix:..." first, then the TCP endpoints with the ports that were bound.
+  virtual std::vector<std::string> endpoints() const = 0;
+  // Process id of the local worker; 0: none is running.
+  virtual int local_worker_pid() const = 0;
+};
+
+// The proposers of this program: "tuner".
+ProposerFactory DefaultProposers();
+
+// Serves until SIGINT or SIGTERM; prints one line to standard output once ready. Call before the
+// process has other threads. Returns an exit code.
+int RunServer(ServerOptions options);
+
+}  // namespace fettle

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/watch_reactor.h"
+
+#include <optional>
+
+#include "core/status_macros.h"
+#include "server/errors.h"
+#include "server/grpc_status.h"
+#include "server/job_events.h"
+#include "store/job_store.h"
+
+namespace fettle {
+
+WatchReactor* WatchReactor::Start(const Store& store, EventHub& hub, Executor& executor,
+                                  std::string job_id, std::int64_t after_sequence) {
+  std::shared_ptr<WatchReactor> reactor(
+      new WatchReactor(store, hub, executor, std::move(job_id), after_sequence));
+  reactor->self_ = reactor;
+  reactor->subscription_ = hub.Subscribe(reactor->job_id_, [weak = std::weak_ptr(reactor)] {
+    if (const auto alive = weak.lock()) alive->Ring();
+  });
+  reactor->Advance();
+  return reactor.get();
+}
+
+void WatchReactor::Ring() {
+  {
+    const std::lock_guard lock(mutex_);
+    rung_ = true;
+  }
+  Advance();
+}
+
+void WatchReactor::Advance() {
+  std::optional<grpc::Status> verdict;
+  bool fetch = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::kIdle) return;
+    if (cancelled_) {
+      verdict = grpc::Status(grpc::StatusCode::CANCELLED, "watch cancelled");
+    } else if (!page_.empty()) {
+      message_ = std::move(page_.front());
+      page_.pop_front();
+    } else if (!failure_.ok()) {
+      verdict = ToGrpcStatus(failure_);
+    } else if (ended_) {
+      verdict = grpc::Status::OK;
+    } else if (hub_.closed()) {
+      verdict = ToGrpcStatus(errors::ShuttingDown());
+    } else if (rung_) {
+      rung_ = false;
+      fetch = true;
+    } else {
+      return;  // Nothing to send; the bell will call again.
+    }
+    state_ = verdict ? State::kFinishing : fetch ? State::kFetching : State::kWriting;
+  }
+  // This thread alone may start an operation now, so it does so unlocked. After Finish the object
+  // may already be gone.
+  if (verdict) {
+    Finish(*std::move(verdict));
+  } else if (!fetch) {
+    StartWrite(&message_);
+  } else if (!executor_.PostUrgent([self = shared_from_this()] { self->Fetch(); })) {
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = State::kFinishing;
+    }
+    Finish(ToGrpcStatus(errors::ShuttingDown()));
+  }
+}
+
+void WatchReactor::Fetch() {
+  std::int64_t after = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    after = cursor_;
+  }
+  std::deque<v1::JobEvent> page;
+  bool ended = false;
+  bool more = false;
+  const absl::Status status = store_.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> job, FindJob(db, job_id_));
+    if (!job.has_value()) return errors::NoSuchJob(job_id_);
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<EventRow> rows,
+                            ReadEvents(db, job_id_, after, limits::kWatchPage));
+    for (const EventRow& row : rows) {
+      FETTLE_ASSIGN_OR_RETURN(
+          v1::JobEvent event,
+          EventToProto(job_id_, row, row.sequence == job->last_sequence && job->terminal()));
+      page.push_back(std::move(event));
+    }
+    const std::int64_t reached = rows.empty() ? after : rows.back().sequence;
+    more = reached < job->last_sequence;
+    // At or after the terminal event nothing follows: the stream ends with OK.
+    ended = job->terminal() && reached >= job->last_sequence;
+    return absl::OkStatus();
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = status;
+    if (!page.empty()) cursor_ = page.back().sequence();
+    page_ = std::move(page);
+    ended_ = ended;
+    rung_ = rung_ || more;
+    state_ = State::kIdle;
+  }
+  Advance();
+}
+
+void WatchReactor::OnWriteDone(bool ok) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = State::kIdle;
+    cancelled_ = cancelled_ || !ok;
+  }
+  Advance();
+}
+
+void WatchReactor::OnCancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
+  Advance();
+}
+
+void WatchReactor::OnDone() {
+  subscription_ = {};
+  const std::shared_ptr<WatchReactor> last = std::move(self_);
+}
+
+}  // namespace fettle

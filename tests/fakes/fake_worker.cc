@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fakes/fake_worker.h"
+
+#include <chrono>
+
+namespace fettle {
+
+FakeWorker::FakeWorker(std::shared_ptr<grpc::Channel> channel, FakeWorkerOptions options,
+                       Script script)
+    : channel_(std::move(channel)),
+      options_(std::move(options)),
+      script_(std::move(script)),
+      thread_([this] { Loop(); }) {}
+
+FakeWorker::~FakeWorker() { Stop(); }
+
+void FakeWorker::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::vector<std::string> FakeWorker::leased() const {
+  const std::lock_guard lock(mutex_);
+  return leased_;
+}
+
+bool FakeWorker::WaitForLeases(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return leased_.size() >= count; });
+}
+
+std::size_t FakeWorker::cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_;
+}
+
+grpc::Status FakeWorker::last_status() const {
+  const std::lock_guard lock(mutex_);
+  return last_status_;
+}
+
+void FakeWorker::Loop() {
+  while (true) {
+    Serve();
+    std::unique_lock lock(mutex_);
+    if (!options_.reconnect) return;
+    if (changed_.wait_for(lock, std::chrono::milliseconds(10), [this] { return stopping_; })) {
+      return;
+    }
+  }
+}
+
+void FakeWorker::Serve() {
+  auto context = std::make_shared<grpc::ClientContext>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    context_ = context;
+  }
+  auto stub = v1::WorkerHub::NewStub(channel_);
+  auto stream = stub->Connect(context.get());
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(options_.id);
+  hello.mutable_hello()->set_host("fake");
+  hello.mutable_hello()->set_version("0");
+  hello.mutable_hello()->set_slots(options_.slots);
+  hello.mutable_hello()->set_devices_json(
+      nlohmann::json::array(
+          {{{"id", options_.target}, {"model", options_.model}, {"target", options_.target}}})
+          .dump());
+  hello.mutable_hello()->set_compilers_json(
+      nlohmann::json::array(
+          {{{"name", "fake"}, {"identity", "fake compiler 1"}, {"targets", {options_.target}}}})
+          .dump());
+  bool alive = stream->Write(hello);
+  v1::ServerMessage message;
+  while (alive && stream->Read(&message)) {
+    if (message.has_cancel()) {
+      const std::lock_guard lock(mutex_);
+      ++cancelled_;
+    }
+    if (!message.has_lease()) continue;
+    const absl::StatusOr<WorkUnit> unit =
+        WorkUnitFromJson(nlohmann::json::parse(message.lease().unit_json(), nullptr, false));
+    if (!unit.ok()) break;
+    {
+      const std::lock_guard lock(mutex_);
+      leased_.push_back(fmt::format("{}:{}", unit->id, unit->attempt));
+    }
+    changed_.notify_all();
+    const FakeAnswer answer = script_(*unit);
+    v1::WorkerMessage reply;
+    if (answer.result.has_value()) {
+      reply.mutable_unit_done()->set_unit_id(unit->id);
+      reply.mutable_unit_done()->set_attempt(unit->attempt);
+      reply.mutable_unit_done()->set_result_json(ToJson(*answer.result).dump());
+    } else if (!answer.return_reason.empty()) {
+      reply.mutable_unit_returned()->set_unit_id(unit->id);
+      reply.mutable_unit_returned()->set_attempt(unit->attempt);
+      reply.mutable_unit_returned()->set_reason(answer.return_reason);
+      reply.mutable_unit_returned()->set_retryable(true);
+    } else if (answer.die) {
+      context->TryCancel();
+      break;
+    } else {
+      continue;
+    }
+    alive = stream->Write(reply);
+  }
+  const grpc::Status status = stream->Finish();
+  const std::lock_guard lock(mutex_);
+  last_status_ = status;
+  context_.reset();
+}
+
+}  // namespace fettle

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include "core/work_unit.h"
+#include "fettle/v1/worker.grpc.pb.h"
+
+namespace fettle {
+
+// What a fake worker does with a unit.
+struct FakeAnswer {
+  std::optional<UnitResult> result;  // Sent as UnitDone.
+  std::string return_reason;         // Otherwise, when not empty: sent as UnitReturned, retryable.
+  bool die = false;                  // Otherwise: the connection breaks at once.
+  // Otherwise the unit is held without an answer.
+};
+
+struct FakeWorkerOptions {
+  std::string id = "fake-1";
+  int slots = 1;
+  std::string target = "cpu";
+  std::string model = "fake cpu";
+  // Connect again, some milliseconds after the connection ended.
+  bool reconnect = true;
+};
+
+// A client of WorkerHub that answers every unit as its script says, on one thread.
+class FakeWorker {
+ public:
+  using Script = std::function<FakeAnswer(const WorkUnit&)>;
+
+  FakeWorker(std::shared_ptr<grpc::Channel> channel, FakeWorkerOptions options, Script script);
+  ~FakeWorker();
+
+  void Stop();  // Idempotent.
+  // "unit:attempt" of everything leased so far, in order.
+  std::vector<std::string> leased() const;
+  // Blocks until so many units were leased, or ten seconds passed (false).
+  bool WaitForLeases(std::size_t count);
+  std::size_t cancelled() const;
+  // How the last connection ended.
+  grpc::Status last_status() const;
+
+ private:
+  void Loop();
+  void Serve();
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const FakeWorkerOptions options_;
+  const Script script_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<std::string> leased_;               // Guarded by mutex_.
+  std::size_t cancelled_ = 0;                     // Guarded by mutex_.
+  grpc::Status last_status_;                      // Guarded by mutex_.
+  std::shared_ptr<grpc::ClientContext> context_;  // Guarded by mutex_.
+  bool stopping_ = false;                         // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace fettle
