@@ -114,6 +114,8 @@ struct TimeObservation {
   double device_ns = 0;
   std::vector<std::vector<std::uint8_t>> outputs;  // As RunObservation, from a timed launch of b.
   bool all_timed_outputs_equal = true;             // Every timed output of b had the same bytes.
+  std::int64_t rotated_bytes = 0;                  // Of all buffer sets that samples took turns on.
+  bool graphs = false;                             // Several launches were replayed as one graph.
   std::optional<std::string> modified_input, guard_violation;
 };
 

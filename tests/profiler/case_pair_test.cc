@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/case_pair.h"
+
+#include <cstring>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tests/fakes/host_device.h"
+
+namespace fettle {
+namespace {
+
+constexpr std::int64_t kCount = 1000;
+
+BoundTensor Tensor(const std::string& name, Role role) {
+  BoundTensor tensor;
+  tensor.name = name;
+  tensor.role = role;
+  tensor.dtype = DType::kI32;
+  tensor.shape = {kCount};
+  tensor.strides = {1};
+  return tensor;
+}
+
+BoundArg TensorArg(std::int64_t index) {
+  BoundArg arg;
+  arg.kind = BoundArg::Kind::kTensor;
+  arg.index = index;
+  return arg;
+}
+
+BoundPlan PlanOf(const std::string& entry) {
+  BoundStep step;
+  step.entry = entry;
+  step.args = {TensorArg(0), TensorArg(1)};
+  BoundPlan plan;
+  plan.steps.push_back(step);
+  return plan;
+}
+
+std::vector<std::uint8_t> Numbers(std::int32_t first) {
+  std::vector<std::uint8_t> bytes(kCount * 4);
+  for (std::int32_t i = 0; i < kCount; ++i) {
+    const std::int32_t value = first + i;
+    std::memcpy(bytes.data() + 4 * i, &value, 4);
+  }
+  return bytes;
+}
+
+// y = 2 x, by an honest kernel and by several that are not.
+class CasePairTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Register("honest", [](std::int32_t* x, std::int32_t* y) {
+      for (int i = 0; i < kCount; ++i) y[i] = 2 * x[i];
+    });
+    Register("nothing", [](std::int32_t*, std::int32_t*) {});
+    Register("half", [](std::int32_t* x, std::int32_t* y) {
+      for (int i = 0; i < kCount / 2; ++i) y[i] = 2 * x[i];
+    });
+    Register("overrun", [](std::int32_t* x, std::int32_t* y) {
+      for (int i = 0; i <= kCount; ++i) y[i] = i < kCount ? 2 * x[i] : 7;
+    });
+    Register("writes_input", [](std::int32_t* x, std::int32_t* y) {
+      for (int i = 0; i < kCount; ++i) y[i] = 2 * x[i];
+      x[0] = 0;
+    });
+    // Computes once per address and remembers the answer.
+    Register("remembers", [this](std::int32_t* x, std::int32_t* y) {
+      std::vector<std::int32_t>& known = remembered_[x];
+      if (known.empty()) {
+        known.resize(kCount);
+        for (int i = 0; i < kCount; ++i) known[static_cast<std::size_t>(i)] = 2 * x[i];
+      }
+      std::memcpy(y, known.data(), kCount * 4);
+    });
+    bound_case_.tensors = {Tensor("x", Role::kIn), Tensor("y", Role::kOut)};
+  }
+
+  void Register(const std::string& symbol, std::function<void(std::int32_t*, std::int32_t*)> body) {
+    symbols_.push_back(symbol);
+    device_.Register(symbol, [body = std::move(body)](const LaunchConfig&,
+                                                      std::span<const KernelArgument> arguments) {
+      body(ArgumentAs<std::int32_t*>(arguments, 0), ArgumentAs<std::int32_t*>(arguments, 1));
+      return absl::OkStatus();
+    });
+  }
+
+  // `samples` interleaved samples of the honest kernel (a) and `candidate` (b).
+  void Measure(const std::string& candidate, int samples = 60) {
+    auto module = device_.Load("", symbols_);
+    ASSERT_TRUE(module.ok()) << module.status();
+    module_ = *std::move(module);
+    CasePairOptions options;
+    options.rotation_bytes = 200'000;
+    options.seed = 3;
+    auto pair = CasePair::Create(
+        device_, bound_case_, {module_.get(), {{"honest", "honest"}}, PlanOf("honest")},
+        {module_.get(), {{candidate, candidate}}, PlanOf(candidate)},
+        {CaseInputs{Numbers(1), {}}, CaseInputs{Numbers(5000), {}}}, options);
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    pair_ = *std::move(pair);
+    for (int i = 0; i < samples; ++i) {
+      const int slot = i % pair_->slots();
+      const Side side = i % 2 == 0 ? Side::kA : Side::kB;
+      ASSERT_TRUE(pair_->Enqueue(side, slot).ok());
+      ASSERT_TRUE(pair_->AfterSample(side, slot, 1, /*warmup=*/false).ok());
+    }
+  }
+
+  HostDevice device_;
+  BoundCase bound_case_;
+  std::vector<std::string> symbols_;
+  std::map<void*, std::vector<std::int32_t>> remembered_;
+  std::unique_ptr<DeviceModule> module_;
+  std::unique_ptr<CasePair> pair_;
+};
+
+TEST_F(CasePairTest, PassesAnHonestKernelAndReturnsOneOfItsOutputs) {
+  Measure("honest");
+  EXPECT_GE(pair_->slots(), 3);
+  EXPECT_GE(pair_->rotated_bytes(), 200'000);
+  EXPECT_EQ(pair_->checked_samples(), 30);
+  EXPECT_TRUE(pair_->outputs_equal());
+  EXPECT_FALSE(pair_->modified_input());
+  EXPECT_FALSE(pair_->guard_violation());
+  ASSERT_EQ(pair_->sampled_outputs().size(), 1u);
+  std::int32_t last = 0;
+  std::memcpy(&last, pair_->sampled_outputs()[0].data() + 4 * (kCount - 1), 4);
+  EXPECT_EQ(last, 2 * kCount);  // Of the first input set.
+}
+
+TEST_F(CasePairTest, LeavesPoisonWhereAKernelWritesNothing) {
+  Measure("nothing");
+  ASSERT_EQ(pair_->sampled_outputs().size(), 1u);
+  EXPECT_EQ(pair_->sampled_outputs()[0], std::vector<std::uint8_t>(kCount * 4, 0xFF));
+  Measure("half");
+  EXPECT_EQ(pair_->sampled_outputs()[0].back(), 0xFF);
+}
+
+TEST_F(CasePairTest, CatchesAnAnswerRememberedByAddress) {
+  Measure("remembers");
+  EXPECT_FALSE(pair_->outputs_equal());
+}
+
+TEST_F(CasePairTest, CatchesAChangedInput) {
+  Measure("writes_input");
+  EXPECT_EQ(pair_->modified_input(), "x");
+}
+
+TEST_F(CasePairTest, CatchesAnOverrun) {
+  Measure("overrun");
+  ASSERT_TRUE(pair_->guard_violation());
+  EXPECT_NE(pair_->guard_violation()->find("y"), std::string::npos);
+}
+
+TEST_F(CasePairTest, AllowsDifferentOutputsWhereTheContractDoes) {
+  bound_case_.deterministic = false;
+  Measure("remembers");
+  EXPECT_TRUE(pair_->outputs_equal());
+}
+
+TEST_F(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
+  BoundPlan plan = PlanOf("honest");
+  BoundWorkspace scratch{.name = "scratch", .dtype = DType::kI32, .count = kCount, .zero = true};
+  plan.workspace.push_back(scratch);
+  plan.steps[0].args[1].kind = BoundArg::Kind::kWorkspace;  // Writes its scratch only.
+  plan.steps[0].args[1].index = 0;
+  auto module = device_.Load("", symbols_);
+  ASSERT_TRUE(module.ok());
+  std::set<std::uint64_t> written;
+  device_.Register("honest", [&written](const LaunchConfig&,
+                                        std::span<const KernelArgument> arguments) {
+    written.insert(ArgumentAs<std::uint64_t>(arguments, 1));
+    return absl::OkStatus();
+  });
+  CasePairOptions options;
+  options.cold = false;
+  auto pair = CasePair::Create(device_, bound_case_,
+                               {module->get(), {{"honest", "honest"}}, plan},
+                               {module->get(), {{"honest", "honest"}}, plan},
+                               {CaseInputs{Numbers(1), {}}, CaseInputs{Numbers(2), {}}}, options);
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_EQ((*pair)->slots(), 1);
+  ASSERT_TRUE((*pair)->Enqueue(Side::kA, 0).ok());
+  ASSERT_TRUE((*pair)->Enqueue(Side::kB, 0).ok());
+  EXPECT_EQ(written.size(), 2u);
+}
+
+}  // namespace
+}  // namespace fettle

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/runner_client.h"
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "profiler/ceilings.h"
+#include "worker/runner_protocol.h"
+
+namespace fettle {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr seconds kLoadLimit{60};
+constexpr std::chrono::milliseconds kDeathWait{2000};
+
+// Deadly for the session: the process is not to be asked again.
+bool EndsSession(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(Options options,
+                                                                  std::stop_token stop) {
+  std::unique_ptr<RunnerClient> client(new RunnerClient(std::move(options)));
+  client->stop_ = std::move(stop);
+  FETTLE_ASSIGN_OR_RETURN(client->process_, SandboxedProcess::Start(client->options_.sandbox));
+  absl::StatusOr<nlohmann::json> hello =
+      client->Ask({{"op", kOpHello}}, -1, client->options_.start_limit);
+  if (absl::IsCancelled(hello.status())) return hello.status();
+  if (!hello.ok()) {
+    return absl::UnavailableError(
+        fmt::format("start the runner: {}", std::string(hello.status().message())));
+  }
+  absl::StatusOr<DeviceInfo> device = DeviceInfoFromJson(hello->value("device", nlohmann::json()));
+  if (!device.ok()) {
+    return absl::UnavailableError(
+        fmt::format("the runner at {} is not of this version: {}",
+                    client->options_.sandbox.runner_path, std::string(device.status().message())));
+  }
+  client->device_ = *std::move(device);
+  return client;
+}
+
+RunnerClient::~RunnerClient() = default;
+
+absl::Status RunnerClient::Watch() {
+  if (stop_.stop_requested()) return absl::CancelledError("the unit was cancelled");
+  const SandboxUsage used = process_->Usage();
+  if (used.memory_bytes > options_.sandbox.memory_bytes) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the kernel's process used {} bytes of memory; its limit is {}",
+                    used.memory_bytes, options_.sandbox.memory_bytes));
+  }
+  if (used.threads > options_.sandbox.threads) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the kernel's process made {} threads; its limit is {}", used.threads,
+                    options_.sandbox.threads));
+  }
+  return absl::OkStatus();
+}
+
+// Ends the process. A closed channel is the sign of a death whose cause the wait status knows.
+absl::Status RunnerClient::Died(absl::Status status) {
+  dead_ = true;
+  if (absl::IsAborted(status)) {
+    if (const std::optional<ProcessEnd> end = process_->WaitEnd(kDeathWait)) {
+      status = absl::AbortedError(fmt::format("the kernel's process ended by {}", end->Describe()));
+    }
+  }
+  process_->Kill();
+  if (absl::IsResourceExhausted(status)) return absl::AbortedError(status.message());
+  return status;
+}
+
+// Ends a process that broke the protocol, which only one that candidate code has taken over does.
+absl::Status RunnerClient::Distrust(const absl::Status& status) {
+  dead_ = true;
+  process_->Kill();
+  return absl::AbortedError(status.message());
+}
+
+absl::StatusOr<nlohmann::json> RunnerClient::Exchange(const nlohmann::json& request, int bulk,
+                                                      nanoseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  FETTLE_RETURN_IF_ERROR(SendMessage(process_->channel(), request, bulk, deadline));
+  FETTLE_ASSIGN_OR_RETURN(ChannelMessage answer,
+                          ReceiveMessage(process_->channel(), /*accept_bulk=*/false, deadline,
+                                         [this] { return Watch(); }));
+  return std::move(answer.header);
+}
+
+absl::StatusOr<nlohmann::json> RunnerClient::Ask(nlohmann::json request, int bulk,
+                                                 nanoseconds limit) {
+  if (dead_) return absl::AbortedError("the runner process has ended; start another");
+  if (stop_.stop_requested()) return Died(absl::CancelledError("the unit was cancelled"));
+  absl::StatusOr<nlohmann::json> answer = Exchange(request, bulk, limit);
+  if (absl::IsDeadlineExceeded(answer.status())) {
+    return Died(absl::DeadlineExceededError(
+        fmt::format("the runner gave no answer to \"{}\" within {} ms",
+                    request.value("op", std::string()),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(limit).count())));
+  }
+  if (absl::IsInvalidArgument(answer.status())) return Distrust(answer.status());
+  if (!answer.ok()) return Died(answer.status());
+  absl::Status error = ErrorFromAnswer(*answer);
+  if (EndsSession(error)) {
+    dead_ = true;
+    process_->Kill();
+  }
+  if (!error.ok()) return error;
+  return answer;
+}
+
+absl::StatusOr<std::int64_t> RunnerClient::LoadModule(std::string_view code_object,
+                                                      const std::vector<std::string>& symbols) {
+  const std::string_view pieces[] = {code_object};
+  FETTLE_ASSIGN_OR_RETURN(UniqueFd bulk,
+                          MakeBulk(pieces, static_cast<std::int64_t>(code_object.size())));
+  FETTLE_ASSIGN_OR_RETURN(
+      nlohmann::json answer,
+      Ask({{"op", kOpLoad}, {"size", code_object.size()}, {"symbols", symbols}}, bulk.get(),
+          kLoadLimit));
+  const auto module = answer.find("module");
+  if (module == answer.end() || !module->is_number_integer()) {
+    return Distrust(absl::AbortedError("the runner's answer to \"load\" has no module"));
+  }
+  return module->get<std::int64_t>();
+}
+
+absl::Status RunnerClient::UnloadModule(std::int64_t module) {
+  return Ask({{"op", kOpUnload}, {"module", module}}, -1, kLoadLimit).status();
+}
+
+absl::StatusOr<RunnerClient::Answer> RunnerClient::AskCase(
+    std::string_view op, nlohmann::json request, const BoundCase& bound_case,
+    const std::map<std::string, std::string>& files, int copies, nanoseconds limit) {
+  Answer answer;
+  std::vector<std::string_view> pieces;
+  for (const auto& [path, bytes] : files) {
+    pieces.emplace_back(bytes);
+    answer.offset += static_cast<std::int64_t>(bytes.size());
+  }
+  std::int64_t size = answer.offset;
+  for (const std::int64_t output : OutputSizes(bound_case)) size += output * copies;
+  if (size > 0) {
+    FETTLE_ASSIGN_OR_RETURN(answer.bulk, MakeBulk(pieces, size));
+  }
+  FETTLE_ASSIGN_OR_RETURN(
+      nlohmann::json reply,
+      Ask({{"op", op}, {"request", std::move(request)}, {"files", FilesHeader(files)}},
+          answer.bulk.get(), limit));
+  answer.observation = reply.value("observation", nlohmann::json());
+  return answer;
+}
+
+absl::StatusOr<RunnerClient::Outputs> RunnerClient::TakeOutputs(Answer& answer,
+                                                                const BoundCase& bound_case) {
+  Outputs outputs;
+  for (const std::int64_t size : OutputSizes(bound_case)) {
+    std::vector<std::uint8_t>& output = outputs.emplace_back(static_cast<std::size_t>(size));
+    if (size == 0) continue;
+    FETTLE_RETURN_IF_ERROR(ReadBulk(answer.bulk.get(), answer.offset, output));
+    answer.offset += size;
+  }
+  return outputs;
+}
+
+absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) {
+  const BoundCase& bound_case = request.bound_case;
+  const bool others = request.repeats > 1 && !bound_case.deterministic;
+  const int copies =
+      !request.want_outputs ? 0 : others ? 1 + static_cast<int>(kMostOtherOutputs) : 1;
+  const nanoseconds limit = request.launch_limit * std::max(1, request.repeats) + options_.grace;
+  FETTLE_ASSIGN_OR_RETURN(
+      Answer answer,
+      AskCase(kOpRun, ToJson(request), bound_case, request.files, copies, limit));
+  absl::StatusOr<RunObservation> observation = RunObservationFromJson(answer.observation);
+  if (!observation.ok()) return Distrust(observation.status());
+  device_ns_ += observation->device_ns;
+  if (!request.want_outputs) {
+    observation->other_outputs.clear();
+    return observation;
+  }
+  FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, bound_case));
+  if (!others) observation->other_outputs.clear();
+  for (Outputs& outputs : observation->other_outputs) {
+    FETTLE_ASSIGN_OR_RETURN(outputs, TakeOutputs(answer, bound_case));
+  }
+  return observation;
+}
+
+absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& request) {
+  // The cap bounds the blocks; warm-up, a last block and checks come on top.
+  const nanoseconds limit = request.time_cap * 2 + request.launch_limit * 4 +
+                            nanoseconds(static_cast<std::int64_t>(8e9 * request.warmup_seconds)) +
+                            options_.grace;
+  FETTLE_ASSIGN_OR_RETURN(Answer answer,
+                          AskCase(kOpTime, ToJson(request), request.bound_case, request.files,
+                                  request.want_outputs ? 1 : 0, limit));
+  absl::StatusOr<TimeObservation> observation = TimeObservationFromJson(answer.observation);
+  if (!observation.ok()) return Distrust(observation.status());
+  device_ns_ += observation->device_ns;
+  if (request.want_outputs) {
+    FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, request.bound_case));
+  }
+  return observation;
+}
+
+absl::Status RunnerClient::CheckHealth() {
+  absl::Status status = Ask({{"op", kOpHealth}}, -1, seconds(30)).status();
+  if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
+  return absl::AbortedError(std::string(status.message()));
+}
+
+absl::StatusOr<Ceilings> RunnerClient::MeasureCeilings() {
+  FETTLE_ASSIGN_OR_RETURN(nlohmann::json answer, Ask({{"op", kOpCeilings}}, -1, seconds(120)));
+  return CeilingsFromJson(answer.value("ceilings", nlohmann::json()));
+}
+
+}  // namespace fettle

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/runner_protocol.h"
+
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/bound_json.h"
+#include "core/evidence.h"
+#include "core/json_reader.h"
+#include "core/status_macros.h"
+#include "device/tensor_layout.h"
+
+namespace fettle {
+namespace {
+
+constexpr std::array<std::string_view, 3> kPlacements = {"guarded", "page_end", "misaligned"};
+
+constexpr std::array<std::string_view, 19> kInputSets = {
+    "declared",  "exact_integers", "scale_tiny", "scale_small", "scale_large",
+    "scale_huge", "row_scales",     "heavy_tail", "all_equal",   "all_zero",
+    "all_negative", "sorted",       "reversed",   "ties",        "one_hot",
+    "checkerboard", "low_rank", "edge_values", "non_finite"};
+
+std::optional<Placement> ParsePlacement(std::string_view name) {
+  return FindName<Placement>(kPlacements, name);
+}
+
+std::optional<InputSet> ParseInputs(std::string_view name) {
+  return FindName<InputSet>(kInputSets, name);
+}
+
+std::string PlacementName(Placement placement) {
+  return std::string(kPlacements[static_cast<std::size_t>(placement)]);
+}
+
+nlohmann::json KernelJson(const RunnableKernel& kernel) {
+  return {{"module", kernel.module}, {"symbols", kernel.symbols}, {"plan", ToJson(kernel.plan)}};
+}
+
+absl::StatusOr<RunnableKernel> KernelFromJson(const nlohmann::json& json) {
+  RunnableKernel kernel;
+  JsonReader reader(json, "kernel");
+  reader.Get("module", kernel.module);
+  const nlohmann::json& symbols = reader.Child("symbols");
+  if (reader.ok()) {
+    if (!symbols.is_object()) reader.Fail("symbols", "must be an object");
+    for (const auto& [entry, symbol] : symbols.items()) {
+      if (symbol.is_string()) {
+        kernel.symbols[entry] = symbol.get<std::string>();
+      } else {
+        reader.Fail("symbols", "must hold strings");
+      }
+    }
+  }
+  reader.Nested("plan", kernel.plan, BoundPlanFromJson);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  return kernel;
+}
+
+absl::StatusOr<std::chrono::nanoseconds> CheckLimit(std::int64_t ns, const char* what) {
+  const std::chrono::nanoseconds limit(ns);
+  if (ns <= 0 || limit > kMaxLaunchLimit) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} ns is outside (0, {} min]", what, ns, kMaxLaunchLimit.count()));
+  }
+  return limit;
+}
+
+nlohmann::json FindingJson(const CheckFinding& finding) {
+  return {{"kind", finding.kind},
+          {"is_error", finding.is_error},
+          {"message", finding.message},
+          {"file", finding.file},
+          {"line", finding.line}};
+}
+
+absl::StatusOr<CheckFinding> FindingFromJson(const nlohmann::json& json) {
+  CheckFinding finding;
+  JsonReader reader(json, "finding");
+  reader.Get("kind", finding.kind);
+  reader.Get("is_error", finding.is_error);
+  reader.Get("message", finding.message);
+  reader.Get("file", finding.file);
+  reader.Get("line", finding.line);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  return finding;
+}
+
+void GetText(JsonReader& reader, std::string_view key, std::optional<std::string>& out) {
+  std::string text;
+  if (!reader.Has(key)) return;
+  reader.GetOptional(key, text);
+  out = std::move(text);
+}
+
+absl::StatusOr<Target> TargetFromJson(const nlohmann::json& json) {
+  Target target;
+  JsonReader reader(json, "target");
+  std::array<std::int64_t, 3> grid{}, block{};
+  std::int64_t vendor = 0;
+  reader.Get("name", target.name);
+  reader.Get("vendor", vendor);
+  reader.Get("wave", target.wave);
+  reader.Get("lds", target.lds);
+  reader.Get("lds_static", target.lds_static);
+  reader.Get("cus", target.cus);
+  reader.Get("max_block", target.max_block);
+  reader.Get("max_grid", grid);
+  reader.Get("max_block_dim", block);
+  reader.Get("registers", target.registers);
+  reader.Get("cache", target.cache);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  if (vendor < 0 || vendor > static_cast<int>(Vendor::kAmd)) {
+    return absl::InvalidArgumentError("target.vendor: unknown value");
+  }
+  target.vendor = static_cast<Vendor>(vendor);
+  std::copy(grid.begin(), grid.end(), target.max_grid);
+  std::copy(block.begin(), block.end(), target.max_block_dim);
+  return target;
+}
+
+nlohmann::json TargetJson(const Target& target) {
+  return {{"name", target.name},
+          {"vendor", static_cast<int>(target.vendor)},
+          {"wave", target.wave},
+          {"lds", target.lds},
+          {"lds_static", target.lds_static},
+          {"cus", target.cus},
+          {"max_block", target.max_block},
+          {"max_grid", target.max_grid},
+          {"max_block_dim", target.max_block_dim},
+          {"registers", target.registers},
+          {"cache", target.cache}};
+}
+
+}  // namespace
+
+nlohmann::json ToJson(const RunRequest& request) {
+  return {{"case", ToJson(request.bound_case)},
+          {"kernel", KernelJson(request.kernel)},
+          {"input_seed", request.input_seed},
+          {"inputs", std::string(kInputSets[static_cast<std::size_t>(request.inputs)])},
+          {"flip_tensor", request.flip_tensor},
+          {"flip_element", request.flip_element},
+          {"output_poison", request.output_poison},
+          {"workspace_poison", request.workspace_poison},
+          {"placement", PlacementName(request.placement)},
+          {"reuse_buffers", request.reuse_buffers},
+          {"repeats", request.repeats},
+          {"want_outputs", request.want_outputs},
+          {"launch_limit_ns", request.launch_limit.count()},
+          {"schedule", request.schedule}};
+}
+
+absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json) {
+  RunRequest request;
+  JsonReader reader(json, "run");
+  std::int64_t limit = 0;
+  reader.Nested("case", request.bound_case, BoundCaseFromJson);
+  reader.Nested("kernel", request.kernel, KernelFromJson);
+  reader.Get("input_seed", request.input_seed);
+  request.inputs = reader.Enum("inputs", ParseInputs, InputSet::kDeclared);
+  reader.Get("flip_tensor", request.flip_tensor);
+  reader.Get("flip_element", request.flip_element);
+  reader.Get("output_poison", request.output_poison);
+  reader.Get("workspace_poison", request.workspace_poison);
+  request.placement = reader.Enum("placement", ParsePlacement, Placement::kGuarded);
+  reader.Get("reuse_buffers", request.reuse_buffers);
+  reader.Get("repeats", request.repeats);
+  reader.Get("want_outputs", request.want_outputs);
+  reader.Get("launch_limit_ns", limit);
+  reader.Get("schedule", request.schedule);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "run.launch_limit_ns"));
+  return request;
+}
+
+nlohmann::json ToJson(const TimeRequest& request) {
+  return {{"case", ToJson(request.bound_case)},
+          {"a", KernelJson(request.a)},
+          {"b", KernelJson(request.b)},
+          {"input_seed", request.input_seed},
+          {"order_seed", request.order_seed},
+          {"min_blocks", request.min_blocks},
+          {"max_blocks", request.max_blocks},
+          {"pairs_per_block", request.pairs_per_block},
+          {"target_half_width", request.target_half_width},
+          {"warmup_seconds", request.warmup_seconds},
+          {"time_cap_ns", request.time_cap.count()},
+          {"rotation_bytes", request.rotation_bytes},
+          {"cold", request.cold},
+          {"screen_only", request.screen_only},
+          {"launch_limit_ns", request.launch_limit.count()},
+          {"want_outputs", request.want_outputs}};
+}
+
+absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json) {
+  TimeRequest request;
+  JsonReader reader(json, "time");
+  std::int64_t limit = 0, cap = 0;
+  reader.Nested("case", request.bound_case, BoundCaseFromJson);
+  reader.Nested("a", request.a, KernelFromJson);
+  reader.Nested("b", request.b, KernelFromJson);
+  reader.Get("input_seed", request.input_seed);
+  reader.Get("order_seed", request.order_seed);
+  reader.Get("min_blocks", request.min_blocks);
+  reader.Get("max_blocks", request.max_blocks);
+  reader.Get("pairs_per_block", request.pairs_per_block);
+  reader.Get("target_half_width", request.target_half_width);
+  reader.Get("warmup_seconds", request.warmup_seconds);
+  reader.Get("time_cap_ns", cap);
+  reader.Get("rotation_bytes", request.rotation_bytes);
+  reader.Get("cold", request.cold);
+  reader.Get("screen_only", request.screen_only);
+  reader.Get("launch_limit_ns", limit);
+  reader.Get("want_outputs", request.want_outputs);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
+  FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
+  return request;
+}
+
+nlohmann::json ToJson(const RunObservation& observation) {
+  nlohmann::json json = {{"output_digests", observation.output_digests},
+                         {"repeats_equal", observation.repeats_equal},
+                         {"poison_bytes", observation.poison_bytes},
+                         {"other_outputs", observation.other_outputs.size()},
+                         {"at_page_end", observation.at_page_end},
+                         {"findings", nlohmann::json::array()},
+                         {"device_ns", JsonNumber(observation.device_ns)}};
+  if (observation.modified_input) json["modified_input"] = *observation.modified_input;
+  if (observation.guard_violation) json["guard_violation"] = *observation.guard_violation;
+  if (observation.padding_violation) json["padding_violation"] = *observation.padding_violation;
+  for (const CheckFinding& finding : observation.findings) {
+    json["findings"].push_back(FindingJson(finding));
+  }
+  return json;
+}
+
+absl::StatusOr<RunObservation> RunObservationFromJson(const nlohmann::json& json) {
+  RunObservation observation;
+  JsonReader reader(json, "observation");
+  std::int64_t others = 0;
+  reader.Get("output_digests", observation.output_digests);
+  reader.Get("repeats_equal", observation.repeats_equal);
+  reader.Get("poison_bytes", observation.poison_bytes);
+  reader.Get("other_outputs", others);
+  reader.Get("at_page_end", observation.at_page_end);
+  GetText(reader, "padding_violation", observation.padding_violation);
+  GetText(reader, "modified_input", observation.modified_input);
+  GetText(reader, "guard_violation", observation.guard_violation);
+  reader.ForEach("findings", [&observation](const nlohmann::json& entry) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(CheckFinding finding, FindingFromJson(entry));
+    observation.findings.push_back(std::move(finding));
+    return absl::OkStatus();
+  });
+  reader.Get("device_ns", observation.device_ns);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  if (others < 0 || others > kMostOtherOutputs) {
+    return absl::InvalidArgumentError(
+        fmt::format("observation.other_outputs: {} is outside [0, {}]", others, kMostOtherOutputs));
+  }
+  observation.other_outputs.resize(static_cast<std::size_t>(others));
+  return observation;
+}
+
+nlohmann::json ToJson(const TimeObservation& observation) {
+  Measurement one;
+  one.cases.push_back(observation.measurement);
+  nlohmann::json json = {{"measurement", ToJson(one)},
+                         {"calibration_error", JsonNumber(observation.calibration_error)},
+                         {"device_ns", JsonNumber(observation.device_ns)},
+                         {"all_timed_outputs_equal", observation.all_timed_outputs_equal},
+                         {"rotated_bytes", observation.rotated_bytes},
+                         {"graphs", observation.graphs}};
+  if (observation.modified_input) json["modified_input"] = *observation.modified_input;
+  if (observation.guard_violation) json["guard_violation"] = *observation.guard_violation;
+  return json;
+}
+
+absl::StatusOr<TimeObservation> TimeObservationFromJson(const nlohmann::json& json) {
+  TimeObservation observation;
+  Measurement one;
+  JsonReader reader(json, "observation");
+  reader.Nested("measurement", one, MeasurementFromJson);
+  reader.Get("calibration_error", observation.calibration_error);
+  reader.Get("device_ns", observation.device_ns);
+  reader.Get("all_timed_outputs_equal", observation.all_timed_outputs_equal);
+  reader.Get("rotated_bytes", observation.rotated_bytes);
+  reader.Get("graphs", observation.graphs);
+  GetText(reader, "modified_input", observation.modified_input);
+  GetText(reader, "guard_violation", observation.guard_violation);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  if (one.cases.size() != 1) {
+    return absl::InvalidArgumentError("observation.measurement must hold one case");
+  }
+  observation.measurement = std::move(one.cases.front());
+  return observation;
+}
+
+nlohmann::json ToJson(const DeviceInfo& info) {
+  return {{"id", info.id},
+          {"model", info.model},
+          {"driver", info.driver},
+          {"uuid", info.uuid},
+          {"partition", info.partition},
+          {"target", TargetJson(info.target)},
+          {"memory_bytes", info.memory_bytes}};
+}
+
+absl::StatusOr<DeviceInfo> DeviceInfoFromJson(const nlohmann::json& json) {
+  DeviceInfo info;
+  JsonReader reader(json, "device");
+  reader.Get("id", info.id);
+  reader.Get("model", info.model);
+  reader.Get("driver", info.driver);
+  reader.Get("uuid", info.uuid);
+  reader.Get("partition", info.partition);
+  reader.Nested("target", info.target, TargetFromJson);
+  reader.Get("memory_bytes", info.memory_bytes);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  return info;
+}
+
+nlohmann::json ErrorJson(const absl::Status& status) {
+  return {{"code", static_cast<int>(status.code())},
+          {"message", std::string(status.message()).substr(0, 4096)}};
+}
+
+absl::Status ErrorFromAnswer(const nlohmann::json& answer) {
+  const auto found = answer.find("error");
+  if (found == answer.end()) return absl::OkStatus();
+  int code = 0;
+  std::string message;
+  JsonReader reader(*found, "error");
+  reader.Get("code", code);
+  reader.Get("message", message);
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal,
+                      message);
+}
+
+nlohmann::json FilesHeader(const std::map<std::string, std::string>& files) {
+  nlohmann::json entries = nlohmann::json::array();
+  for (const auto& [path, bytes] : files) {
+    entries.push_back({{"path", path}, {"size", bytes.size()}});
+  }
+  return entries;
+}
+
+absl::StatusOr<std::vector<FileEntry>> FilesFromHeader(const nlohmann::json& json) {
+  constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+  if (!json.is_array()) return absl::InvalidArgumentError("files: must be an array");
+  std::vector<FileEntry> entries;
+  std::int64_t total = 0;
+  for (const nlohmann::json& item : json) {
+    FileEntry& entry = entries.emplace_back();
+    JsonReader reader(item, "files");
+    reader.Get("path", entry.path);
+    reader.Get("size", entry.size);
+    FETTLE_RETURN_IF_ERROR(reader.Finish());
+    if (entry.size < 0 || entry.size > kMostBytes - total) {
+      return absl::InvalidArgumentError(fmt::format("files: {} has size {}", entry.path, entry.size));
+    }
+    total += entry.size;
+  }
+  return entries;
+}
+
+std::vector<std::int64_t> OutputSizes(const BoundCase& bound_case) {
+  std::vector<std::int64_t> sizes;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (tensor.is_null) continue;
+    if (tensor.role == Role::kOut || tensor.role == Role::kInOut) {
+      sizes.push_back(DenseBytes(tensor));
+    }
+  }
+  return sizes;
+}
+
+}  // namespace fettle

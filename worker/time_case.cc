@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/time_case.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "judge/accept.h"
+#include "judge/statistics.h"
+#include "profiler/case_pair.h"
+#include "profiler/timing.h"
+#include "verifier/inputs.h"
+
+namespace fettle {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::int64_t kCpuRotationCap = std::int64_t{256} << 20;
+constexpr std::uint64_t kSecondSet = 0x9E3779B97F4A7C15ULL;   // Of the other input set's seed.
+constexpr int kScreenBlocks = 4;
+constexpr int kScreenPairs = 3;
+
+std::int64_t RotationBytes(const TimeRequest& request, const Target& target) {
+  if (request.rotation_bytes > 0) return request.rotation_bytes;
+  const std::int64_t twice = 2 * target.cache;
+  return target.vendor == Vendor::kCpu ? std::min(twice > 0 ? twice : kCpuRotationCap,
+                                                  kCpuRotationCap)
+                                       : twice;
+}
+
+TimingOptions OptionsFor(const TimeRequest& request) {
+  TimingOptions options;
+  options.order_seed = request.order_seed;
+  options.time_cap = request.time_cap;
+  options.launch_limit = request.launch_limit;
+  if (request.screen_only) {
+    options.min_blocks = options.max_blocks = kScreenBlocks;
+    options.pairs_per_block = kScreenPairs;
+    options.warmup = std::chrono::milliseconds(20);
+    options.min_warmup_launches = 2;
+    options.idle = nanoseconds(0);
+    return options;
+  }
+  options.min_blocks = std::max(1, request.min_blocks);
+  options.max_blocks = std::max(options.min_blocks, request.max_blocks);
+  options.pairs_per_block = std::max(1, request.pairs_per_block);
+  options.warmup = nanoseconds(static_cast<std::int64_t>(request.warmup_seconds * 1e9));
+  options.enough = [least = request.min_blocks, width = request.target_half_width](
+                       const std::vector<TimingBlock>& blocks) {
+    const std::vector<double> ratios = judge::BlockLogRatios(blocks);
+    return ratios.size() >= static_cast<std::size_t>(least) && judge::EnoughBlocks(ratios, width);
+  };
+  return options;
+}
+
+double MedianOf(const std::vector<TimingBlock>& blocks, std::vector<double> TimingBlock::*side) {
+  std::vector<double> all;
+  for (const TimingBlock& block : blocks) {
+    if (block.discarded) continue;
+    all.insert(all.end(), (block.*side).begin(), (block.*side).end());
+  }
+  return judge::Median(std::move(all));
+}
+
+CaseMeasurement Summarize(const TimeRequest& request, TimingResult timing) {
+  CaseMeasurement measurement;
+  measurement.case_label = request.bound_case.label;
+  measurement.weight = request.bound_case.weight;
+  measurement.block_log_ratios = judge::BlockLogRatios(timing.blocks);
+  measurement.a_median_ns = MedianOf(timing.blocks, &TimingBlock::a_ns);
+  measurement.b_median_ns = MedianOf(timing.blocks, &TimingBlock::b_ns);
+  measurement.ratio = std::exp(judge::SummarizeBlocks(measurement.block_log_ratios).mean);
+  const judge::Interval interval =
+      judge::BootstrapInterval(measurement.block_log_ratios, 0.95, request.order_seed);
+  measurement.ratio_low = std::exp(interval.low);
+  measurement.ratio_high = std::exp(interval.high);
+  measurement.aa_spread = SelfSpread(timing.blocks);
+  measurement.launches_per_sample = timing.launches_per_sample;
+  measurement.discarded_blocks = timing.discarded_blocks;
+  measurement.blocks = std::move(timing.blocks);
+  return measurement;
+}
+
+absl::StatusOr<std::array<CaseInputs, 2>> BothInputs(const TimeRequest& request) {
+  std::array<CaseInputs, 2> inputs;
+  for (std::size_t set = 0; set < inputs.size(); ++set) {
+    InputSpec spec;
+    spec.seed = set == 0 ? request.input_seed : request.input_seed ^ kSecondSet;
+    FETTLE_ASSIGN_OR_RETURN(inputs[set], MakeInputs(request.bound_case, spec, request.files));
+  }
+  return inputs;
+}
+
+}  // namespace
+
+double SelfSpread(const std::vector<TimingBlock>& blocks) {
+  std::vector<double> ratios;
+  for (const TimingBlock& block : blocks) {
+    if (block.discarded || block.a_ns.size() < 2) continue;
+    std::vector<double> even, odd;
+    for (std::size_t i = 0; i < block.a_ns.size(); ++i) {
+      (i % 2 == 0 ? even : odd).push_back(block.a_ns[i]);
+    }
+    const double first = judge::Median(std::move(even)), second = judge::Median(std::move(odd));
+    if (first > 0 && second > 0) ratios.push_back(std::log(first / second));
+  }
+  return std::abs(judge::SummarizeBlocks(ratios).mean);
+}
+
+absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock,
+                                            const TimeRequest& request, DeviceModule& a,
+                                            DeviceModule& b, std::int64_t memory_bytes) {
+  FETTLE_ASSIGN_OR_RETURN(auto inputs, BothInputs(request));
+  CasePairOptions pair_options;
+  pair_options.rotation_bytes = RotationBytes(request, device.info().target);
+  pair_options.memory_bytes = memory_bytes;
+  pair_options.cold = request.cold;
+  pair_options.seed = request.order_seed;
+  FETTLE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<CasePair> pair,
+      CasePair::Create(device, request.bound_case, {&a, request.a.symbols, request.a.plan},
+                       {&b, request.b.symbols, request.b.plan}, std::move(inputs), pair_options));
+  FETTLE_ASSIGN_OR_RETURN(TimingResult timing,
+                          MeasureInterleaved(device, *pair, OptionsFor(request), clock));
+  TimeObservation observation;
+  observation.calibration_error = timing.calibration_error;
+  observation.device_ns = timing.device_ns;
+  observation.rotated_bytes = pair->rotated_bytes();
+  observation.graphs = timing.graphs;
+  observation.measurement = Summarize(request, std::move(timing));
+  if (request.want_outputs) observation.outputs = pair->sampled_outputs();
+  observation.all_timed_outputs_equal = pair->outputs_equal();
+  observation.modified_input = pair->modified_input();
+  observation.guard_violation = pair->guard_violation();
+  return observation;
+}
+
+}  // namespace fettle
