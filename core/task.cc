@@ -57,6 +57,9 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
                        fmt::format("{}: {}", field, std::string(bound.status().message())));
           break;
         }
+        if (seed == 0 && model.reference.kind == "npy") {
+          CheckStored(model, files, *bound, cases[i], problems);
+        }
         if (!GuardsHold(model.baseline, *bound)) break;
         supported = true;
         const auto plan = BindLaunches(model, model.baseline, model.baseline.values, *bound,
@@ -77,6 +80,22 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
   }
 }
 
+// Stored outputs must be there for every case.
+void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase& bound_case,
+                 const CaseDecl& declared, Problems& problems) {
+  std::size_t next = 0;
+  std::string last;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
+    if (tensor.member == 0) last = model.reference.files[next++];
+    const std::string path = StoredOutputPath(last, bound_case.label, tensor.member);
+    if (files.contains(path)) continue;
+    problems.Add(declared.line, declared.column, "reference.npy",
+                 fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
+                             bound_case.label, path));
+  }
+}
+
 // Messages about held-out cases must not carry their sizes: only the place remains.
 absl::Status HideHeldOut(const BoundCase& bound_case, const absl::Status& status) {
   if (status.ok() || bound_case.set != CaseSet::kHeldOut) return status;
@@ -94,6 +113,19 @@ std::string FormatProblems(const std::vector<TaskProblem>& problems) {
     out += problem.file;
     if (problem.line > 0) out += fmt::format(":{}:{}", problem.line, problem.column);
     out += ": " + problem.message + "\n";
+  }
+  return out;
+}
+
+std::string StoredOutputPath(std::string_view pattern, std::string_view case_label,
+                             std::int64_t member) {
+  std::string label(case_label);
+  std::replace(label.begin(), label.end(), '/', '_');
+  std::string out(pattern);
+  for (const auto& [key, value] : {std::pair<std::string, std::string>{"{case}", label},
+                                   {"{member}", std::to_string(member)}}) {
+    const std::size_t at = out.find(key);
+    if (at != std::string::npos) out.replace(at, key.size(), value);
   }
   return out;
 }

@@ -75,7 +75,8 @@ class Task {
   const KernelSpec& baseline() const;
   const TaskModel& model() const;
   // Source and function of the reference and of a custom checker (empty where there is none).
-  // Kinds: "cxx" (host C++), "npy" (stored outputs).
+  // Kinds: "cxx" (host C++), "npy" (stored outputs: `files` has one pattern per output argument, in
+  // the signature's order; StoredOutputPath makes it a path).
   struct ReferenceSpec { std::string kind, source, function; std::vector<std::string> files; };
   const ReferenceSpec& reference() const;
   struct CheckerSpec { std::string source, function; std::vector<std::string> outputs; };
@@ -132,6 +133,11 @@ class Task {
 nlohmann::json ToJson(const KernelSpec& kernel);
 // Reads what ToJson wrote, strictly, without checking it against a task. kInvalidArgument.
 absl::StatusOr<KernelSpec> KernelSpecFromJson(const nlohmann::json& json);
+
+// The file of a stored output (ReferenceSpec::files) for one case: "{case}" becomes the label with
+// '/' as '_' ("timed_0"), "{member}" the member of a `pointers` output.
+std::string StoredOutputPath(std::string_view pattern, std::string_view case_label,
+                             std::int64_t member);
 
 // Candidate digest (DESIGN.md 2): task, target, source, plan, workspace, values, options.
 std::string CandidateDigest(std::string_view task_digest, std::string_view target,
