@@ -84,6 +84,8 @@ struct BoundTolerance {
   std::string output;
   Kind kind = Kind::kAuto;
   double rtol = 0, atol = 0;                    // kRelative.
+  bool raw = false;                             // kExactBits, written as `exact: bits`: the reference
+                                                // fills raw bytes. With a plain `exact` it fills values.
   std::int64_t reduce = 1;                      // kAuto: K where the reference gives none.
   DType acc = DType::kF32;                      // kAuto.
   std::optional<DType> inner;                   // kAuto.

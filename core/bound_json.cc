@@ -144,6 +144,7 @@ json ToJson(const BoundTolerance& tolerance) {
               {"reduce", tolerance.reduce},
               {"acc", DTypeName(tolerance.acc)}};
   if (tolerance.inner) out["inner"] = DTypeName(*tolerance.inner);
+  if (tolerance.raw) out["raw"] = true;
   return out;
 }
 
@@ -158,6 +159,7 @@ absl::StatusOr<BoundTolerance> ToleranceFromJson(const json& in) {
   reader.Get("reduce", out.reduce);
   out.acc = reader.Enum("acc", ParseDType, DType::kF32);
   if (reader.Has("inner")) out.inner = reader.Enum("inner", ParseDType, DType::kF32);
+  if (reader.Has("raw")) reader.Get("raw", out.raw);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return out;
 }

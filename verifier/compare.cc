@@ -34,8 +34,10 @@ enum class Judgement { kSame, kWithin, kOver, kClass };
 // Judges one element.
 class Judge {
  public:
-  Judge(DType dtype, const ElementTolerance& tolerance, const ExpectedOutput& expected, bool exact)
-      : dtype_(dtype),
+  Judge(DType dtype, const ElementTolerance& tolerance, const ExpectedOutput& expected, bool exact,
+        bool signed_zero)
+      : signed_zero_(signed_zero),
+        dtype_(dtype),
         tolerance_(tolerance),
         expected_(expected),
         exact_(exact || IsInteger(dtype)),
@@ -56,9 +58,11 @@ class Judge {
     const double target = exact_ && IsFloat(dtype_) ? RoundTo(dtype_, want) : want;
     *error = std::fabs(actual - want);
     const double distance = std::fabs(actual - target);
-    if (distance == 0) return Judgement::kSame;
+    if (distance == 0 && !(signed_zero_ && std::signbit(actual) != std::signbit(target))) {
+      return Judgement::kSame;
+    }
     *over = tolerance > 0 ? std::min(distance / tolerance, kHuge) : kHuge;
-    return !(distance <= tolerance) ? Judgement::kOver : Judgement::kWithin;
+    return exact_ || !(distance <= tolerance) ? Judgement::kOver : Judgement::kWithin;
   }
 
  private:
@@ -70,6 +74,7 @@ class Judge {
     return std::fabs(actual) == max_finite_ && std::fabs(want) + tolerance >= max_finite_;
   }
 
+  bool signed_zero_;
   DType dtype_;
   const ElementTolerance& tolerance_;
   const ExpectedOutput& expected_;
@@ -111,7 +116,7 @@ void Fail(Comparison* result, std::string code) {
                   errors.mismatches, errors.compared);
 }
 
-// kExactBits: the bytes themselves.
+// The bytes themselves.
 Comparison CompareBits(const BoundTensor& tensor, const ExpectedOutput& expected,
                        std::span<const std::uint8_t> dense) {
   Comparison result;
@@ -200,15 +205,18 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
                                 DenseBytes(tensor));
     return wrong;
   }
-  if (tolerance.kind == BoundTolerance::Kind::kExactBits) return CompareBits(tensor, expected, dense);
+  const bool bits = tolerance.kind == BoundTolerance::Kind::kExactBits;
+  if (bits && (!expected.bytes.empty() || expected.values.empty())) {
+    return CompareBits(tensor, expected, dense);
+  }
   const ElementTolerance bound(tolerance, tensor.dtype, expected);
   const bool integers_within = IsInteger(tensor.dtype) && mode == CompareMode::kTolerance &&
                                tolerance.kind == BoundTolerance::Kind::kRelative;
-  const bool exact = mode == CompareMode::kExact ||
+  const bool exact = mode == CompareMode::kExact || bits ||
                      tolerance.kind == BoundTolerance::Kind::kExactValues;
   // Integer outputs are exact unless the task gives rtol and atol.
   const DType judged = integers_within ? DType::kF64 : tensor.dtype;
-  const Judge judge(judged, bound, expected, exact);
+  const Judge judge(judged, bound, expected, exact, /*signed_zero=*/bits && IsFloat(tensor.dtype));
   const auto count = static_cast<std::int64_t>(expected.values.size());
   std::vector<Partial> parts(static_cast<Size>((count + kChunk - 1) / kChunk));
   ParallelFor(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {

@@ -13,9 +13,9 @@ struct ExpectedOutput {
   std::int64_t tensor = 0;            // Index into the case's tensors.
   std::int64_t row_elements = 1;
   std::vector<std::int64_t> rows;     // Sampled rows, ascending; empty: all of them.
-  std::vector<double> values;         // Rows x row_elements; empty for kExactBits.
+  std::vector<double> values;         // Rows x row_elements; empty where `bytes` is filled.
   std::vector<double> magnitude, length;  // As values, or empty where the reference gives none.
-  std::vector<std::uint8_t> bytes;    // kExactBits: dense bytes of the rows.
+  std::vector<std::uint8_t> bytes;    // kExactBits with raw bytes: dense bytes of the rows.
 };
 
 // All outputs of a case (out and inout tensors, in case order).

@@ -306,7 +306,7 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
     output.tensor = static_cast<std::int64_t>(i);
     output.row_elements = RowElements(tensor);
     const BoundTolerance* tolerance = ToleranceOf(bound_case, tensor.name);
-    if (tolerance != nullptr && tolerance->kind == BoundTolerance::Kind::kExactBits) {
+    if (tolerance != nullptr && tolerance->kind == BoundTolerance::Kind::kExactBits) {  // Bits are at hand.
       FETTLE_ASSIGN_OR_RETURN(output.bytes, NpyToDType(*array, tensor.dtype));
     } else {
       for (std::int64_t e = 0; e < tensor.elements(); ++e) {

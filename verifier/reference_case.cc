@@ -148,7 +148,9 @@ fettle_ref ReferenceCase::ref() const {
 
 bool ReferenceCase::IsBits(const BoundTensor& tensor) const {
   for (const BoundTolerance& tolerance : case_.tolerances) {
-    if (tolerance.output == tensor.name) return tolerance.kind == BoundTolerance::Kind::kExactBits;
+    if (tolerance.output == tensor.name) {
+      return tolerance.kind == BoundTolerance::Kind::kExactBits && tolerance.raw;
+    }
   }
   return false;
 }
