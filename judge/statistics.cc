@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/random.h"
 #include "core/status_macros.h"
 
 namespace fettle::judge {
@@ -48,14 +49,6 @@ double UpperTail(double t, double df) {
   if (df > 1e7) return 0.5 * std::erfc(t / std::sqrt(2.0));
   const double square = t * t;
   return 0.5 * IncompleteBeta(df / 2, 0.5, df / (df + square), square / (df + square));
-}
-
-// SplitMix64: small, and the same on every machine.
-std::uint64_t NextRandom(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9E3779B97F4A7C15ULL);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
 }
 
 }  // namespace
@@ -139,11 +132,12 @@ Interval BootstrapInterval(std::span<const double> log_ratios, double level, std
   FETTLE_CHECK(level > 0 && level < 1);
   if (log_ratios.empty()) return {};
   constexpr std::size_t kResamples = 2000;
+  Random random(seed);
   std::vector<double> means(kResamples);
   const std::size_t n = log_ratios.size();
   for (double& mean : means) {
     double sum = 0;
-    for (std::size_t i = 0; i < n; ++i) sum += log_ratios[NextRandom(seed) % n];
+    for (std::size_t i = 0; i < n; ++i) sum += log_ratios[random.Below(n)];
     mean = sum / static_cast<double>(n);
   }
   std::sort(means.begin(), means.end());
@@ -159,6 +153,17 @@ double Median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+double AaSpread(std::span<const TimingBlock> blocks) {
+  std::vector<double> ratios;
+  for (const TimingBlock& block : blocks) {
+    if (block.discarded || block.a_ns.size() < 2) continue;
+    std::array<std::vector<double>, 2> halves;
+    for (std::size_t i = 0; i < block.a_ns.size(); ++i) halves[i % 2].push_back(block.a_ns[i]);
+    ratios.push_back(std::log(Median(std::move(halves[0])) / Median(std::move(halves[1]))));
+  }
+  return SummarizeBlocks(ratios).standard_error / std::sqrt(2.0);
 }
 
 std::vector<double> BlockLogRatios(std::span<const TimingBlock> blocks) {

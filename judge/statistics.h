@@ -50,6 +50,12 @@ Interval BootstrapInterval(std::span<const double> log_ratios, double level, std
 // ln(median a / median b) of every block that was not discarded and holds samples of both sides.
 std::vector<double> BlockLogRatios(std::span<const TimingBlock> blocks);
 
+// How far apart two measurements of one kernel would typically come out, as |ln ratio|: the standard
+// error of side a's odd samples against its even ones, block by block, scaled from halves to whole
+// blocks. It knows nothing of effects of a module's placement, which only a real A/A run shows.
+// 0 with fewer than two kept blocks of at least two samples.
+double AaSpread(std::span<const TimingBlock> blocks);
+
 // Median by value; 0 when empty.
 double Median(std::vector<double> values);
 
