@@ -99,6 +99,7 @@ absl::StatusOr<ElfFile> ReadElf(ByteSpan file) {
     for (std::size_t i = 0; i < names.size(); ++i) elf.sections[i].name = TextAt(strings, names[i]);
   }
   for (const std::uint32_t wanted : {SHT_SYMTAB, SHT_DYNSYM}) {
+    if (wanted == SHT_DYNSYM) elf.dynsym_first = elf.symbols.size();
     for (const ElfSection& section : elf.sections) {
       if (section.type != wanted || section.link >= elf.sections.size()) continue;
       ReadSymbols(section, elf.sections[section.link].bytes, elf);
@@ -117,6 +118,11 @@ std::vector<std::string> WritableGlobalsOf(ByteSpan code_object) {
     if ((section.flags & SHF_WRITE) == 0 || symbol.name.empty()) continue;
     // A cubin's shared memory and constant banks carry the flag too; kernels cannot keep state there.
     if (section.name.starts_with(".nv.shared") || section.name.starts_with(".nv.constant")) continue;
+    // What compilers add of their own: constants with relocations, identities, entry names.
+    if (section.name == ".data.rel.ro" || symbol.name.starts_with("__hip_cuid_") ||
+        symbol.name.starts_with("__amdgcn_name_expr_")) {
+      continue;
+    }
     globals.push_back(symbol.name);
   }
   std::sort(globals.begin(), globals.end());

@@ -59,9 +59,9 @@ struct ElfFile {
   std::uint8_t abi_version = 0;
   std::uint32_t flags = 0;
   std::vector<ElfSection> sections;
-  // Of all symbol tables; the index within .symtab is kept by `symtab_first`.
+  // Those of .symtab, then those of .dynsym from `dynsym_first` on, in their tables' order.
   std::vector<ElfSymbol> symbols;
-  std::size_t symtab_first = 0;
+  std::size_t dynsym_first = 0;
 
   const ElfSection* Find(std::string_view name) const;
   // The bytes at a virtual address; empty when they are not in the file.
