@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/unit_runner.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/memory_blob_store.h"
+
+namespace fettle {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+
+constexpr char kTask[] = R"(
+format: 1
+name: twice
+summary: Twice the input.
+license: Apache-2.0
+dims:
+  n: {min: 0, max: 1048576}
+args:
+  - x: {role: in, dtype: f32, shape: [n], fill: {normal: [0, 1]}}
+  - y: {role: out, dtype: f32, shape: [n]}
+  - n: {role: scalar, dtype: i32, value: n}
+baseline:
+  source: kernel.cu
+  tunables: {BLOCK: [64, 256]}
+  values: {BLOCK: 256}
+  constraints: ["BLOCK <= target.max_block"]
+  workspace: []
+  launches:
+    - {kernel: twice, grid: ["ceil_div(n, BLOCK)"], block: [BLOCK], shared: 0, args: [x, y, n]}
+reference: {source: reference.cc, function: twice_ref}
+cases:
+  timed: [{n: 65536}]
+  checked: [{n: 1}, {n: 257}]
+  held_out: 2
+tolerance: {y: {rtol: 1.0e-6, atol: 1.0e-6}}
+work: {bytes: "8*n", flops: "n"}
+contract: {deterministic: true, nonfinite: unspecified}
+rivals: []
+)";
+
+constexpr char kReference[] = R"(
+#include "fettle_reference.h"
+extern "C" void twice_ref(fettle_ref* ref) {
+  const fettle_tensor& x = fettle_input(ref, "x");
+  fettle_result& result = fettle_output(ref, "y");
+  for (std::int64_t i = 0; i < fettle_row_count(result); ++i) {
+    result.values[i] = 2 * x.reals[static_cast<std::size_t>(fettle_row(result, i))];
+  }
+}
+)";
+
+// The kernel with `body` for each element i < n.
+std::string Kernel(const std::string& body, const std::string& before = "") {
+  return before + R"(
+extern "C" __global__ void twice(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { )" + body + " }\n}\n";
+}
+
+class UnitRunnerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    UnitRunnerOptions options;
+    options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+    options.device_ids = {"cpu"};
+    auto created = UnitRunner::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    runner = created->release();
+  }
+  static void TearDownTestSuite() {
+    delete runner;
+    runner = nullptr;
+  }
+  void SetUp() override {
+    ASSERT_NE(runner, nullptr);
+    TaskFiles files = {{"task.yaml", kTask},
+                       {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
+                       {"reference.cc", kReference}};
+    std::vector<TaskProblem> problems;
+    auto parsed = Task::Parse(files, &problems);
+    ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
+    task = *parsed;
+    task_blob = *blobs.Put(PackTaskFiles(files));
+  }
+
+  KernelUnderTest Under(const std::string& source) {
+    KernelUnderTest kernel;
+    kernel.kernel = task->baseline();
+    kernel.kernel.source = source;
+    kernel.values = kernel.kernel.values;
+    kernel.digest = CandidateDigest(task->digest(), "cpu", kernel.kernel, kernel.values);
+    return kernel;
+  }
+  WorkUnit Unit(UnitKind kind, const std::string& source) {
+    WorkUnit unit;
+    unit.id = "u";
+    unit.kind = kind;
+    unit.task_digest = task->digest();
+    unit.task_blob = task_blob;
+    unit.target = "cpu";
+    unit.candidate = Under(source);
+    unit.denominator = Under(task->baseline().source);
+    unit.seed = 5;
+    unit.held_out_seed = 6;
+    unit.time_cap_s = 0.5;
+    return unit;
+  }
+  absl::StatusOr<UnitResult> Run(const WorkUnit& unit, std::stop_token stop = {}) {
+    return runner->Run(unit, blobs, {}, stop);
+  }
+  // The verdict of evaluating `source` without measuring; then the honest kernel must still pass.
+  VerdictRecord Verdict_(const std::string& source) {
+    WorkUnit unit = Unit(UnitKind::kEvaluate, source);
+    unit.measure = false;
+    const auto result = Run(unit);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) return {};
+    EXPECT_TRUE(result->verdict) << "nothing was decided";
+    WorkUnit honest = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+    honest.measure = false;
+    const auto after = Run(honest);
+    EXPECT_TRUE(after.ok()) << after.status();
+    if (after.ok()) {
+      EXPECT_FALSE(after->verdict) << after->verdict->message;
+    }
+    return result->verdict.value_or(VerdictRecord{});
+  }
+
+  static UnitRunner* runner;
+  std::shared_ptr<const Task> task;
+  MemoryBlobStore blobs;
+  std::string task_blob;
+};
+UnitRunner* UnitRunnerTest::runner = nullptr;
+
+TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
+  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+  std::vector<std::string> lines;
+  const auto result = runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  if (result->verdict) {
+    // This machine may be too busy for a calibrated clock or for enough blocks.
+    EXPECT_EQ(result->verdict->verdict, Verdict::kUnmeasurable) << result->verdict->message;
+    return;
+  }
+  ASSERT_TRUE(result->verification);
+  EXPECT_TRUE(result->verification->passed);
+  ASSERT_TRUE(result->measurement);
+  ASSERT_EQ(result->measurement->cases.size(), 1u);
+  const CaseMeasurement& timed = result->measurement->cases[0];
+  EXPECT_EQ(timed.case_label, "timed/0");
+  EXPECT_GT(timed.a_median_ns, 0);
+  EXPECT_GT(timed.b_median_ns, 0);
+  EXPECT_GT(timed.bytes_per_s, 0);
+  EXPECT_GT(timed.floor_ns, 0);
+  EXPECT_TRUE(result->screening);
+  ASSERT_EQ(result->builds.size(), 1u);
+  EXPECT_TRUE(blobs.Get(result->builds[0].code_object).ok());
+  EXPECT_GT(result->device_ns, 0);
+  EXPECT_GT(result->wall_ns, 0);
+  EXPECT_THAT(result->environment.dump(), HasSubstr("\"cpu\""));
+  EXPECT_THAT(lines, Contains("compiling"));
+  EXPECT_THAT(lines, Contains("timing timed/0"));
+}
+
+TEST_F(UnitRunnerTest, ReportsWhatTheCompilerSays) {
+  const VerdictRecord record = Verdict_(Kernel("y[i] = 2 * z[i];"));
+  EXPECT_EQ(record.verdict, Verdict::kCompileError);
+  EXPECT_EQ(record.reason_code, "compile_rejected");
+  EXPECT_THAT(record.message, HasSubstr("kernel.cu"));
+}
+
+TEST_F(UnitRunnerTest, RejectsAWrongKernel) {
+  const VerdictRecord record = Verdict_(Kernel("y[i] = 3 * x[i];"));
+  EXPECT_EQ(record.verdict, Verdict::kIncorrect);
+  EXPECT_EQ(record.stage, Stage::kVerify);
+}
+
+TEST_F(UnitRunnerTest, SurvivesACrash) {
+  const VerdictRecord record =
+      Verdict_(Kernel("*reinterpret_cast<volatile float*>(64) = x[i]; y[i] = 2 * x[i];"));
+  EXPECT_EQ(record.verdict, Verdict::kCrashed) << record.message;
+}
+
+TEST_F(UnitRunnerTest, SurvivesAnEndlessLoop) {
+  const VerdictRecord record =
+      Verdict_(Kernel("volatile int on = 1; while (on) {} y[i] = 2 * x[i];"));
+  EXPECT_EQ(record.verdict, Verdict::kTimeout) << record.message;
+}
+
+TEST_F(UnitRunnerTest, SurvivesAForkBomb) {
+  const VerdictRecord record = Verdict_(
+      Kernel("while (fork() >= 0) {} y[i] = 2 * x[i];", "extern \"C\" int fork();\n"));
+  EXPECT_THAT(record.verdict, AnyOf(Verdict::kCrashed, Verdict::kRefused)) << record.message;
+}
+
+TEST_F(UnitRunnerTest, SurvivesAMemoryHog) {
+  const VerdictRecord record = Verdict_(
+      Kernel("for (;;) { char* p = (char*)malloc(1 << 28); for (int k = 0; k < (1 << 28); k += "
+             "4096) p[k] = 1; }",
+             "extern \"C\" void* malloc(unsigned long);\n"));
+  EXPECT_THAT(record.verdict, AnyOf(Verdict::kCrashed, Verdict::kTimeout, Verdict::kRefused))
+      << record.message;
+}
+
+TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
+  WorkUnit unit = Unit(UnitKind::kConfirm, Kernel("y[i] = x[i] + x[i];"));
+  unit.measure = false;
+  const auto result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->verdict) << result->verdict->message;
+  ASSERT_TRUE(result->verification);
+  EXPECT_THAT(result->verification->check_mode, HasSubstr("passed"));
+  int held_out = 0;
+  for (const CaseReport& report : result->verification->cases) {
+    held_out += report.case_label.starts_with("held_out");
+    if (report.case_label.starts_with("held_out")) {
+      EXPECT_EQ(report.describe, "");
+    }
+  }
+  EXPECT_EQ(held_out, 2);
+}
+
+TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
+  // Every thread writes the same word of shared memory, then reads its own value back.
+  WorkUnit unit = Unit(UnitKind::kConfirm,
+                       Kernel("__shared__ float last; last = x[i]; y[i] = x[i] + x[i];"));
+  unit.measure = false;
+  const auto result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->verdict);
+  EXPECT_EQ(result->verdict->verdict, Verdict::kIncorrect);
+  EXPECT_EQ(result->verdict->reason_code, "check_mode") << result->verdict->message;
+}
+
+TEST_F(UnitRunnerTest, RegistersATaskThatIsInOrder) {
+  const auto result = Run(Unit(UnitKind::kRegister, ""));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->verdict) << result->verdict->message;
+}
+
+TEST_F(UnitRunnerTest, CompilesAlone) {
+  const auto result = Run(Unit(UnitKind::kCompile, Kernel("y[i] = x[i] + x[i];")));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->builds.size(), 1u);
+  EXPECT_FALSE(result->verification);
+}
+
+TEST_F(UnitRunnerTest, RefusesValuesAgainstAConstraint) {
+  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = 2 * x[i];"));
+  unit.candidate.values["BLOCK"] = 4096;
+  const auto result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->verdict);
+  EXPECT_EQ(result->verdict->verdict, Verdict::kRefused);
+  EXPECT_EQ(result->verdict->reason_code, "constraints");
+}
+
+TEST_F(UnitRunnerTest, TellsItsOwnTroubleFromTheCandidates) {
+  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = 2 * x[i];"));
+  unit.target = "sm_90a";
+  EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kUnavailable);
+  unit.target = "cpu";
+  unit.device_model = "another machine";
+  EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kUnavailable);
+  unit.device_model.clear();
+  unit.task_blob = std::string(64, 'a');
+  EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kNotFound);
+  unit.task_blob = task_blob;
+  unit.only_case = "timed/9";
+  EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(UnitRunnerTest, StopsAtTheUnitsDeadlineAndWhenCancelled) {
+  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("volatile int on = 1; while (on) {}"));
+  unit.deadline_ms = 1500;
+  EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kDeadlineExceeded);
+  std::stop_source stop;
+  std::jthread stopper([&stop] { stop.request_stop(); });
+  unit.deadline_ms = 60'000;
+  EXPECT_EQ(Run(unit, stop.get_token()).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(UnitRunnerCreate, SaysThatTheRunnerIsMissing) {
+  UnitRunnerOptions options;
+  options.runner_path = "/nowhere/fettle-runner";
+  options.device_ids = {"cpu"};
+  const auto created = UnitRunner::Create(options);
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("/nowhere/fettle-runner"));
+}
+
+}  // namespace
+}  // namespace fettle

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/lane.h"
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "device/gpu_registry.h"
+#include "profiler/ceilings.h"
+
+namespace fettle {
+namespace {
+
+class SandboxedReference final : public ReferenceProcess {
+ public:
+  explicit SandboxedReference(std::unique_ptr<SandboxedProcess> process)
+      : process_(std::move(process)) {}
+  int channel() const override { return process_->channel(); }
+  std::string Ending() override {
+    const std::optional<ProcessEnd> end = process_->WaitEnd(std::chrono::milliseconds(500));
+    return end ? end->Describe() : "still running";
+  }
+
+ private:
+  std::unique_ptr<SandboxedProcess> process_;
+};
+
+StartReference ReferenceStarter(const LaneOptions& options) {
+  SandboxOptions sandbox;
+  sandbox.runner_path = options.runner_path;
+  sandbox.runner_args = {"--reference"};
+  sandbox.memory_bytes = options.memory_bytes;
+  return [sandbox]() -> absl::StatusOr<std::unique_ptr<ReferenceProcess>> {
+    FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<SandboxedProcess> process,
+                            SandboxedProcess::Start(sandbox));
+    return std::make_unique<SandboxedReference>(std::move(process));
+  };
+}
+
+}  // namespace
+
+SandboxOptions SandboxFor(const std::string& runner_path, const std::string& device_id,
+                          std::int64_t memory_bytes) {
+  SandboxOptions sandbox;
+  sandbox.runner_path = runner_path;
+  sandbox.runner_args = {"--device", device_id};
+  sandbox.memory_bytes = memory_bytes;
+  if (device_id != "cpu" && device_id != "null") {
+    sandbox.device_binds = GpuDeviceNodes();
+    // A driver maps host memory by the gigabyte; only a runaway is stopped.
+    sandbox.memory_bytes = std::int64_t{64} << 30;
+    sandbox.threads = 4096;
+  }
+  return sandbox;
+}
+
+absl::StatusOr<Lane::Hold> Lane::Enter(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  const bool mine = changed_.wait(lock, stop, [this] { return !busy_ || quarantined_; });
+  --waiting_;
+  if (!mine) return absl::CancelledError("the unit was cancelled while it waited for its device");
+  if (quarantined_) {
+    return absl::UnavailableError(
+        fmt::format("device {} is quarantined: it failed its health check {} times; check the "
+                    "device and restart the worker",
+                    device_.id, kQuarantineAfter));
+  }
+  busy_ = true;
+  return Hold(this);
+}
+
+void Lane::Leave() {
+  const std::lock_guard lock(mutex_);
+  busy_ = false;
+  changed_.notify_all();
+}
+
+int Lane::load() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_ + (busy_ ? 1 : 0);
+}
+
+RunnerClient::Options Lane::RunnerOptions() const {
+  RunnerClient::Options options;
+  options.sandbox = SandboxFor(options_.runner_path, device_.id, options_.memory_bytes);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<RunnerClient>> Lane::Start(std::stop_token stop) {
+  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<RunnerClient> runner,
+                          RunnerClient::Start(RunnerOptions(), stop));
+  if (!suspect_) return runner;
+  const absl::Status health = runner->CheckHealth();
+  if (absl::IsCancelled(health)) return health;
+  if (health.ok()) {
+    suspect_ = false;
+    failed_checks_ = 0;
+    return runner;
+  }
+  if (++failed_checks_ >= kQuarantineAfter) {
+    const std::lock_guard lock(mutex_);
+    quarantined_ = true;
+    changed_.notify_all();
+  }
+  return absl::UnavailableError(std::string(health.message()));
+}
+
+absl::StatusOr<RunnerClient*> Lane::Runner(bool fresh, std::stop_token stop) {
+  if (runner_ != nullptr && (fresh || !runner_->alive())) runner_.reset();
+  if (runner_ == nullptr) {
+    FETTLE_ASSIGN_OR_RETURN(runner_, Start(stop));
+  }
+  runner_->set_stop(std::move(stop));
+  return runner_.get();
+}
+
+void Lane::Done(bool failed) {
+  if (failed) suspect_ = true;
+  if (failed || on_cpu() || (runner_ != nullptr && !runner_->alive())) runner_.reset();
+  if (runner_ != nullptr) runner_->set_stop({});
+}
+
+absl::StatusOr<Reference*> Lane::ReferenceFor(const Task& task) {
+  const auto found = references_.find(task.digest());
+  if (found != references_.end()) return found->second.get();
+  if (references_.size() >= kReferences) references_.erase(references_.begin());
+  ReferenceOptions options;
+  options.start = ReferenceStarter(options_);
+  options.cache_dir = options_.cache_dir;
+  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference,
+                          Reference::Create(ReferenceSourceOf(task), std::move(options)));
+  return (references_[task.digest()] = std::move(reference)).get();
+}
+
+absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {
+  if (ceilings_) return *ceilings_;
+  const auto measure = [this, &stop]() -> absl::StatusOr<Ceilings> {
+    runner_.reset();  // Nothing else may use the device meanwhile.
+    RunnerClient::Options options = RunnerOptions();
+    options.sandbox.runner_args.push_back("--ceilings");
+    FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,
+                            RunnerClient::Start(std::move(options), stop));
+    return runner->MeasureCeilings();
+  };
+  FETTLE_ASSIGN_OR_RETURN(ceilings_, StoredCeilings(options_.cache_dir, device_, measure));
+  return *ceilings_;
+}
+
+}  // namespace fettle

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include <absl/status/statusor.h>
+
+#include "core/task.h"
+#include "device/device.h"
+#include "profiler/roofline.h"
+#include "verifier/reference.h"
+#include "worker/runner_client.h"
+
+namespace fettle {
+
+struct LaneOptions {
+  std::string runner_path;
+  std::string cache_dir;         // Ceilings and reference results.
+  std::int64_t memory_bytes = std::int64_t{4} << 30;   // Of one runner on cpu.
+};
+
+// The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
+// device's health and keeps what is expensive to make again.
+class Lane {
+ public:
+  Lane(DeviceInfo device, LaneOptions options)
+      : device_(std::move(device)), options_(std::move(options)) {}
+
+  const DeviceInfo& device() const { return device_; }
+  bool on_cpu() const { return device_.target.vendor == Vendor::kCpu; }
+
+  // Right to the device; gives it back when destroyed.
+  class Hold {
+   public:
+    explicit Hold(Lane* lane) : lane_(lane) {}
+    Hold(Hold&& other) noexcept : lane_(std::exchange(other.lane_, nullptr)) {}
+    Hold& operator=(Hold&&) = delete;
+    ~Hold() {
+      if (lane_ != nullptr) lane_->Leave();
+    }
+
+   private:
+    Lane* lane_;
+  };
+  // kCancelled: `stop` was requested first. kUnavailable: the device is quarantined.
+  absl::StatusOr<Hold> Enter(std::stop_token stop);
+  // Units that hold the lane or wait for it.
+  int load() const;
+
+  // The rest only by whoever holds the lane.
+
+  // A runner for one unit. `fresh`: never used before. On cpu, where candidate code runs in the
+  // runner itself, every runner is. After a crash the device must pass its health check first.
+  absl::StatusOr<RunnerClient*> Runner(bool fresh, std::stop_token stop);
+  // Ends the runner unless it is alive and may serve another unit.
+  void Done(bool failed);
+  // The task's reference, in a sandboxed process of its own.
+  absl::StatusOr<Reference*> ReferenceFor(const Task& task);
+  // Measured on first use.
+  absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
+
+ private:
+  static constexpr int kQuarantineAfter = 2;   // Failed health checks in a row.
+  static constexpr std::size_t kReferences = 4;
+
+  void Leave();
+  RunnerClient::Options RunnerOptions() const;
+  absl::StatusOr<std::unique_ptr<RunnerClient>> Start(std::stop_token stop);
+
+  const DeviceInfo device_;
+  const LaneOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool busy_ = false;                          // Guarded by mutex_.
+  int waiting_ = 0;                            // Guarded by mutex_.
+  bool quarantined_ = false;                   // Guarded by mutex_.
+
+  std::unique_ptr<RunnerClient> runner_;
+  bool suspect_ = false;                       // A kernel crashed or hung since the last health check.
+  int failed_checks_ = 0;
+  std::map<std::string, std::unique_ptr<Reference>> references_;  // By task digest.
+  std::optional<Ceilings> ceilings_;
+};
+
+// Sandbox options for a process of `runner_path` that drives `device_id`.
+SandboxOptions SandboxFor(const std::string& runner_path, const std::string& device_id,
+                          std::int64_t memory_bytes);
+
+}  // namespace fettle

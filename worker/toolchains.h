@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "compiler/compile_cache.h"
+#include "compiler/kernel_compiler.h"
+
+namespace fettle {
+
+// The compilers found on this machine. Thread-safe once made.
+class Toolchains {
+ public:
+  // `cache_dir`: of compiled objects and precompiled headers. What is missing is left out;
+  // `missing()` says why.
+  static Toolchains Find(const std::string& cache_dir);
+  Toolchains() = default;
+
+  // The first that supports the target. kUnavailable names the target and what was looked for.
+  absl::StatusOr<KernelCompiler*> For(const Target& target) const;
+  // [{name, identity, targets}], targets among those fettle knows.
+  nlohmann::json Describe() const;
+  bool empty() const { return compilers_.empty(); }
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  // Takes `compiler`, behind the cache where there is one.
+  void Add(std::unique_ptr<KernelCompiler> compiler);
+
+  std::unique_ptr<CompileCache> cache_;                    // May be null.
+  std::vector<std::unique_ptr<KernelCompiler>> inner_;     // What the cached ones ask.
+  std::vector<std::unique_ptr<KernelCompiler>> compilers_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace fettle

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/unit_job.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "verifier/policy.h"
+#include "worker/runner_protocol.h"
+#include "worker/sandbox.h"
+
+namespace fettle {
+namespace {
+
+using Going = absl::StatusOr<bool>;
+
+constexpr std::int64_t kCpuHeldOutBytes = std::int64_t{128} << 20;
+constexpr std::int64_t kGpuHeldOutBytes = std::int64_t{2} << 30;
+
+bool IsTimed(const BoundCase& bound_case) { return bound_case.set == CaseSet::kTimed; }
+
+// The warp width that the cpu runs a kernel at when it is timed.
+int LanesOf(const KernelUnderTest& kernel) { return kernel.kernel.lanes == 64 ? 64 : 32; }
+
+}  // namespace
+
+UnitJob::UnitJob(const WorkUnit& unit, UnitServices services)
+    : unit_(unit), services_(std::move(services)) {
+  result_.unit_id = unit.id;
+  result_.attempt = unit.attempt;
+  candidate_ = unit.kind == UnitKind::kRegister ? BaselineKernel() : unit.candidate;
+}
+
+void UnitJob::Progress(const std::string& line) const {
+  if (services_.progress) services_.progress(line);
+}
+
+BuildContext UnitJob::Context() const {
+  return {.task = services_.task.get(),
+          .target = services_.target,
+          .compiler = services_.compiler,
+          .gate = services_.gate,
+          .stop = services_.stop};
+}
+
+KernelUnderTest UnitJob::BaselineKernel() const {
+  KernelUnderTest baseline;
+  baseline.kernel = services_.task->baseline();
+  baseline.values = baseline.kernel.values;
+  baseline.digest = CandidateDigest(services_.task->digest(), services_.target.name,
+                                    baseline.kernel, baseline.values);
+  return baseline;
+}
+
+nlohmann::json UnitJob::Environment() const {
+  utsname system{};
+  uname(&system);
+  nlohmann::json environment = {{"host", system.nodename},
+                                {"kernel", system.release},
+                                {"fettle_version", FETTLE_VERSION},
+                                {"compiler", services_.compiler->identity()},
+                                {"sandbox", sandbox_level().name()}};
+  if (services_.lane != nullptr) environment["device"] = ToJson(services_.lane->device());
+  return environment;
+}
+
+bool UnitJob::Decide(Verdict verdict, Stage stage, std::string reason, const BoundCase* bound_case,
+                     std::string message, nlohmann::json evidence) {
+  VerdictRecord record;
+  record.verdict = verdict;
+  record.stage = stage;
+  record.reason_code = std::move(reason);
+  record.message = std::move(message);
+  record.evidence = std::move(evidence);
+  if (bound_case != nullptr) {
+    // What a held-out case looks like stays secret.
+    record.case_label = bound_case->set == CaseSet::kHeldOut ? "held_out" : bound_case->label;
+  }
+  result_.verdict = std::move(record);
+  return false;
+}
+
+Going UnitJob::DecideFrom(const absl::Status& status, Stage stage, const BoundCase* bound_case) {
+  const std::string message(status.message());
+  const nlohmann::json evidence = {{"error", message}};
+  switch (status.code()) {
+    case absl::StatusCode::kAborted:
+      return Decide(Verdict::kCrashed, stage,
+                    message.find("SIG") != std::string::npos ? "crashed_signal" : "crashed",
+                    bound_case, message, evidence);
+    case absl::StatusCode::kDeadlineExceeded:
+      return Decide(Verdict::kTimeout, stage, "deadline", bound_case, message, evidence);
+    case absl::StatusCode::kInvalidArgument:
+      return Decide(Verdict::kLaunchError, stage, "launch_refused", bound_case, message, evidence);
+    case absl::StatusCode::kNotFound:
+      return Decide(Verdict::kLaunchError, stage, "symbol_missing", bound_case, message, evidence);
+    default:
+      return status;
+  }
+}
+
+absl::Status UnitJob::Record(const BuiltKernel& built) {
+  for (const auto& [key, build] : built.builds) {
+    BuildRecord record = build.record;
+    FETTLE_ASSIGN_OR_RETURN(record.code_object, services_.blobs->Put(build.code_object));
+    result_.builds.push_back(std::move(record));
+  }
+  if (built.rejected) result_.builds.push_back(*built.rejected);
+  return absl::OkStatus();
+}
+
+Going UnitJob::CheckPolicy() {
+  PolicyRules rules;
+  rules.vendor = services_.target.vendor;
+  std::optional<VerdictRecord> refused;
+  // A baseline is the task author's own.
+  if (unit_.kind != UnitKind::kRegister) {
+    refused = fettle::CheckPolicy(candidate_.kernel, rules);
+  }
+  if (refused) {
+    result_.verdict = *std::move(refused);
+    return false;
+  }
+  absl::StatusOr<bool> admitted = services_.task->Admits(candidate_.kernel, candidate_.values,
+                                                         services_.target, nullptr);
+  if (!admitted.ok()) {
+    return Decide(Verdict::kRefused, Stage::kPolicy, "constraints", nullptr,
+                  std::string(admitted.status().message()));
+  }
+  if (!*admitted) {
+    return Decide(Verdict::kRefused, Stage::kPolicy, "constraints", nullptr,
+                  "the values break a constraint of the kernel");
+  }
+  return true;
+}
+
+Going UnitJob::BindCases() {
+  const Task& task = *services_.task;
+  for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
+    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases, task.BindCases(set, unit_.seed));
+    for (BoundCase& one : cases) cases_.push_back(std::move(one));
+  }
+  if (confirms() || unit_.kind == UnitKind::kRegister) {
+    const bool on_cpu = services_.target.vendor == Vendor::kCpu;
+    FETTLE_ASSIGN_OR_RETURN(
+        std::vector<BoundCase> drawn,
+        task.DrawHeldOut(unit_.held_out_seed, on_cpu ? kCpuHeldOutBytes : kGpuHeldOutBytes));
+    for (BoundCase& one : drawn) cases_.push_back(std::move(one));
+  }
+  if (!unit_.only_case.empty()) {
+    std::erase_if(cases_, [this](const BoundCase& one) { return one.label != unit_.only_case; });
+    if (cases_.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("the task has no case \"{}\"; write timed/N or checked/N", unit_.only_case));
+    }
+  }
+  bool any_timed = false;
+  for (const BoundCase& one : cases_) {
+    absl::StatusOr<bool> supported = task.Supports(candidate_.kernel, one);
+    if (supported.ok() && *supported) {
+      supported = task.Admits(candidate_.kernel, candidate_.values, services_.target, &one);
+    }
+    if (!supported.ok()) {
+      return Decide(Verdict::kRefused, Stage::kPolicy, "requires", &one,
+                    std::string(supported.status().message()));
+    }
+    supported_[one.label] = *supported;
+    any_timed = any_timed || (*supported && (IsTimed(one) || !unit_.only_case.empty()));
+  }
+  if (!any_timed) {
+    return Decide(Verdict::kUnsupportedShape, Stage::kPolicy, "no_timed_case", nullptr,
+                  "the kernel's `requires` holds for no timed case");
+  }
+  return true;
+}
+
+absl::StatusOr<BuiltKernel*> UnitJob::Builds(const KernelUnderTest& kernel,
+                                             const std::vector<BoundCase>& cases) {
+  const auto found = built_.find(kernel.digest);
+  if (found != built_.end()) {
+    // The same kernel for further cases: the compiler's cache makes what is there already free.
+    bool complete = true;
+    for (const BoundCase& one : cases) {
+      FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
+                              services_.task->BuildInputsFor(kernel.kernel, kernel.values, one,
+                                                             services_.target));
+      complete = complete && (inputs.entries.empty() || found->second.builds.contains(inputs.key));
+    }
+    if (complete) return &found->second;
+  }
+  FETTLE_ASSIGN_OR_RETURN(BuiltKernel built, BuildKernel(Context(), kernel, cases,
+                                                         CompileMode::kFast, LanesOf(kernel)));
+  result_.compile_ns += built.compile_ns;
+  if (found != built_.end()) built.builds.merge(found->second.builds);
+  return &(built_[kernel.digest] = std::move(built));
+}
+
+// Compiles the candidate, then what it is compared with.
+Going UnitJob::CompileAll() {
+  Progress("compiling");
+  std::vector<BoundCase> supported, timed;
+  for (const BoundCase& one : cases_) {
+    if (!supported_[one.label]) continue;
+    supported.push_back(one);
+    if (IsTimed(one)) timed.push_back(one);
+  }
+  absl::StatusOr<BuiltKernel*> candidate = Builds(candidate_, supported);
+  if (absl::IsInvalidArgument(candidate.status())) {
+    return Decide(Verdict::kCompileError, Stage::kCompile, "compile_rejected", nullptr,
+                  std::string(candidate.status().message()));
+  }
+  FETTLE_RETURN_IF_ERROR(candidate.status());
+  FETTLE_RETURN_IF_ERROR(Record(**candidate));
+  if (const auto& rejected = (*candidate)->rejected) {
+    std::string first = "the compiler rejected the kernel";
+    for (const auto& diagnostic : rejected->diagnostics) {
+      if (diagnostic.value("severity", std::string()) != "error") continue;
+      first = fmt::format("{}:{}: {}", diagnostic.value("file", std::string()),
+                          diagnostic.value("line", 0), diagnostic.value("text", std::string()));
+      break;
+    }
+    return Decide(Verdict::kCompileError, Stage::kCompile, "compile_rejected", nullptr, first,
+                  {{"diagnostics", rejected->diagnostics}, {"log", rejected->log}});
+  }
+  if (unit_.kind == UnitKind::kCompile || unit_.kind == UnitKind::kRegister) return true;
+  std::vector<std::pair<KernelUnderTest, std::vector<BoundCase>>> others = {
+      {BaselineKernel(), supported}};
+  if (unit_.measure) {
+    others.emplace_back(unit_.denominator, timed);
+    if (unit_.incumbent) others.emplace_back(*unit_.incumbent, timed);
+  }
+  for (const auto& [kernel, cases] : others) {
+    FETTLE_ASSIGN_OR_RETURN(const BuiltKernel* built, Builds(kernel, cases));
+    if (built->rejected) {
+      return absl::FailedPreconditionError(
+          fmt::format("the kernel {} that candidates are compared with does not compile: {}",
+                      kernel.digest.substr(0, 12), built->rejected->log.substr(0, 400)));
+    }
+  }
+  return true;
+}
+
+// Once per device; without them there is no floor, which is no reason to refuse a unit.
+absl::Status UnitJob::FindCeilings() {
+  LaneGate::Ticket ticket;
+  if (services_.lane->on_cpu()) {
+    ticket = services_.gate->EnterTiming(services_.stop);
+    if (!ticket) return absl::CancelledError("the unit was cancelled before it was timed");
+  }
+  absl::StatusOr<Ceilings> ceilings = services_.lane->GetCeilings(services_.stop);
+  if (absl::IsCancelled(ceilings.status())) return ceilings.status();
+  if (ceilings.ok()) ceilings_ = *ceilings;
+  return absl::OkStatus();
+}
+
+void UnitJob::UnloadModules() {
+  for (auto& [digest, built] : built_) {
+    for (const auto& [key, module] : built.modules) {
+      if (runner_->alive()) runner_->UnloadModule(module).IgnoreError();
+    }
+    built.modules.clear();
+  }
+}
+
+Going UnitJob::OnLane() {
+  Progress("waiting for the device");
+  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(services_.stop));
+  if (unit_.measure && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
+  FETTLE_ASSIGN_OR_RETURN(reference_, services_.lane->ReferenceFor(*services_.task));
+  const bool fresh = unit_.kind != UnitKind::kEvaluate;
+  FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
+  const double before_ns = runner_->device_ns();
+  const auto stages = [this]() -> Going {
+    if (unit_.kind == UnitKind::kRegister) return Register();
+    FETTLE_ASSIGN_OR_RETURN(const bool right, Verify());
+    if (!right) return false;
+    if (confirms()) {
+      FETTLE_ASSIGN_OR_RETURN(const bool clean, RunCheckMode());
+      if (!clean) return false;
+    }
+    if (!unit_.measure) return true;
+    if (unit_.kind == UnitKind::kEvaluate && unit_.screen) {
+      FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
+      if (!promising) return false;
+    }
+    return Measure();
+  };
+  Going going = stages();
+  result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
+  UnloadModules();
+  const bool failed = !runner_->alive() && !services_.stop.stop_requested();
+  services_.lane->Done(failed);
+  runner_ = nullptr;
+  return going;
+}
+
+// Whatever is wrong with a baseline is a reason to refuse its task.
+void UnitJob::RefuseTask() {
+  if (!result_.verdict || result_.verdict->verdict == Verdict::kRefused) return;
+  VerdictRecord& record = *result_.verdict;
+  record.evidence = {{"baseline", ToJson(record)}};
+  record.message = fmt::format("the task's own baseline is {} at stage {}: {}",
+                               std::string(VerdictName(record.verdict)),
+                               std::string(StageName(record.stage)), record.message);
+  record.reason_code = "baseline_" + record.reason_code;
+  record.verdict = Verdict::kRefused;
+  record.stage = Stage::kRegister;
+}
+
+absl::StatusOr<UnitResult> UnitJob::Run() {
+  const auto start = std::chrono::steady_clock::now();
+  const auto stages = [this]() -> Going {
+    FETTLE_ASSIGN_OR_RETURN(const bool allowed, CheckPolicy());
+    if (!allowed) return false;
+    FETTLE_ASSIGN_OR_RETURN(const bool bound, BindCases());
+    if (!bound) return false;
+    FETTLE_ASSIGN_OR_RETURN(const bool compiled, CompileAll());
+    if (!compiled || unit_.kind == UnitKind::kCompile) return compiled;
+    return OnLane();
+  };
+  FETTLE_RETURN_IF_ERROR(stages().status());
+  if (unit_.kind == UnitKind::kRegister) RefuseTask();
+  result_.environment = Environment();
+  if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();
+  result_.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                        std::chrono::steady_clock::now() - start)
+                        .count();
+  return std::move(result_);
+}
+
+}  // namespace fettle

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "core/blob.h"
+#include "core/task.h"
+#include "core/work_unit.h"
+#include "profiler/roofline.h"
+#include "verifier/verify.h"
+#include "worker/lane.h"
+#include "worker/lane_gate.h"
+#include "worker/unit_builds.h"
+
+namespace fettle {
+
+// What a unit needs of the worker; all borrowed.
+struct UnitServices {
+  std::shared_ptr<const Task> task;
+  Target target;
+  KernelCompiler* compiler = nullptr;
+  LaneGate* gate = nullptr;
+  Lane* lane = nullptr;              // Null for kCompile.
+  BlobStore* blobs = nullptr;
+  std::function<void(std::string)> progress;   // May be empty.
+  std::stop_token stop;
+};
+
+// One unit on its way through the stages. Used once.
+class UnitJob {
+ public:
+  UnitJob(const WorkUnit& unit, UnitServices services);
+
+  // As UnitRunner::Run, without its deadline.
+  absl::StatusOr<UnitResult> Run();
+
+ private:
+  // A stage returns true when the unit goes on, false when `result_.verdict` is set.
+  using Going = absl::StatusOr<bool>;
+
+  Going CheckPolicy();
+  Going BindCases();
+  Going CompileAll();
+  Going OnLane();
+  Going Register();
+  Going Verify();
+  Going RunCheckMode();
+  Going CheckModeAt(int lanes);
+  Going Screen();
+  Going Measure();
+  Going MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
+                       std::optional<Measurement>* into);
+  Going TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
+                Measurement* measurement);
+  Going JudgeTimedOutputs(const TimeRequest& request, const TimeObservation& seen, Stage stage);
+
+  bool Decide(Verdict verdict, Stage stage, std::string reason, const BoundCase* bound_case,
+              std::string message, nlohmann::json evidence = nlohmann::json::object());
+  // A failed call of the runner as a verdict, or the error where it is none.
+  Going DecideFrom(const absl::Status& status, Stage stage, const BoundCase* bound_case);
+  absl::StatusOr<BuiltKernel*> Builds(const KernelUnderTest& kernel,
+                                      const std::vector<BoundCase>& cases);
+  absl::StatusOr<std::vector<CaseUnderTest>> CasesUnderTest(BuiltKernel& built,
+                                                            RunnerSession& session,
+                                                            const std::vector<BoundCase>& cases,
+                                                            bool with_baseline, Going* going);
+  VerifyOptions MakeVerifyOptions() const;
+  BuildContext Context() const;
+  void Progress(const std::string& line) const;
+  absl::Status Record(const BuiltKernel& built);
+  absl::Status FindCeilings();
+  void RefuseTask();
+  void UnloadModules();
+  bool confirms() const {
+    return unit_.kind == UnitKind::kConfirm || unit_.kind == UnitKind::kRerun;
+  }
+  KernelUnderTest BaselineKernel() const;
+  nlohmann::json Environment() const;
+
+  const WorkUnit& unit_;
+  UnitServices services_;
+  UnitResult result_;
+  KernelUnderTest candidate_;                    // The baseline when registering.
+  std::vector<BoundCase> cases_;                 // All of the unit.
+  std::map<std::string, bool> supported_;        // By case label.
+  std::map<std::string, BuiltKernel> built_;     // By digest, fast mode.
+  RunnerClient* runner_ = nullptr;               // While on the lane.
+  Reference* reference_ = nullptr;
+  Ceilings ceilings_;
+};
+
+}  // namespace fettle

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/unit_runner.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "device/gpu_registry.h"
+#include "worker/lane.h"
+#include "worker/lane_gate.h"
+#include "worker/runner_client.h"
+#include "worker/toolchains.h"
+#include "worker/unit_job.h"
+
+namespace fettle {
+namespace {
+
+constexpr std::size_t kParsedTasks = 32;
+
+// Requests a stop when the caller's token does or a deadline passes.
+class UnitStop {
+ public:
+  UnitStop(const std::stop_token& outer, std::chrono::milliseconds limit)
+      : forward_(outer, [this] { source_.request_stop(); }),
+        timer_([this, limit](std::stop_token end) {
+          std::unique_lock lock(mutex_);
+          wake_.wait_for(lock, end, limit, [] { return false; });
+          if (end.stop_requested()) return;
+          expired_ = true;
+          source_.request_stop();
+        }) {}
+
+  std::stop_token token() const { return source_.get_token(); }
+  bool expired() const {
+    const std::lock_guard lock(mutex_);
+    return expired_;
+  }
+
+ private:
+  std::stop_source source_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  bool expired_ = false;            // Guarded by mutex_.
+  std::stop_callback<std::function<void()>> forward_;
+  std::jthread timer_;
+};
+
+// A folder that goes away with its owner; none when empty.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() {
+    std::error_code error;
+    if (!path_.empty()) std::filesystem::remove_all(path_, error);
+  }
+
+ private:
+  std::string path_;
+};
+
+class UnitRunnerImpl final : public UnitRunner {
+ public:
+  UnitRunnerImpl(TemporaryFolder folder, Toolchains toolchains,
+                 std::vector<std::unique_ptr<Lane>> lanes, int compile_jobs)
+      : folder_(std::move(folder)),
+        toolchains_(std::move(toolchains)),
+        lanes_(std::move(lanes)),
+        gate_(compile_jobs) {}
+
+  std::vector<DeviceInfo> devices() const override {
+    std::vector<DeviceInfo> devices;
+    for (const auto& lane : lanes_) devices.push_back(lane->device());
+    return devices;
+  }
+  nlohmann::json compilers() const override { return toolchains_.Describe(); }
+  absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
+                                 const std::function<void(std::string)>& progress,
+                                 std::stop_token stop) override;
+
+ private:
+  absl::StatusOr<std::shared_ptr<const Task>> TaskOf(const WorkUnit& unit, BlobStore& blobs);
+  absl::StatusOr<Lane*> LaneFor(const WorkUnit& unit);
+
+  const TemporaryFolder folder_;
+  const Toolchains toolchains_;
+  const std::vector<std::unique_ptr<Lane>> lanes_;
+  LaneGate gate_;
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<const Task>>> tasks_;  // Guarded by mutex_.
+};
+
+absl::StatusOr<std::shared_ptr<const Task>> UnitRunnerImpl::TaskOf(const WorkUnit& unit,
+                                                                   BlobStore& blobs) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [blob, task] : tasks_) {
+      if (blob == unit.task_blob) return task;
+    }
+  }
+  FETTLE_ASSIGN_OR_RETURN(const std::string packed, blobs.Get(unit.task_blob));
+  FETTLE_ASSIGN_OR_RETURN(TaskFiles files, UnpackTaskFiles(packed));
+  std::vector<TaskProblem> problems;
+  FETTLE_ASSIGN_OR_RETURN(std::shared_ptr<const Task> task,
+                          Task::Parse(std::move(files), &problems));
+  if (!unit.task_digest.empty() && unit.task_digest != task->digest()) {
+    return absl::InvalidArgumentError(
+        fmt::format("unit {}: its task has digest {}, not {}", unit.id, task->digest(),
+                    unit.task_digest));
+  }
+  const std::lock_guard lock(mutex_);
+  tasks_.emplace_front(unit.task_blob, task);
+  if (tasks_.size() > kParsedTasks) tasks_.pop_back();
+  return task;
+}
+
+// The device of the unit's target and model with the least to do.
+absl::StatusOr<Lane*> UnitRunnerImpl::LaneFor(const WorkUnit& unit) {
+  Lane* best = nullptr;
+  for (const auto& lane : lanes_) {
+    const DeviceInfo& device = lane->device();
+    const bool fits = device.target.name == unit.target &&
+                      (unit.device_model.empty() || unit.device_model == device.model);
+    if (fits && (best == nullptr || lane->load() < best->load())) best = lane.get();
+  }
+  if (best != nullptr) return best;
+  std::string have;
+  for (const auto& lane : lanes_) {
+    have += fmt::format("{}{} ({})", have.empty() ? "" : ", ", lane->device().id,
+                        lane->device().target.name);
+  }
+  return absl::UnavailableError(
+      fmt::format("no device here runs target {}{}; this worker has {}", unit.target,
+                  unit.device_model.empty() ? "" : " on a " + unit.device_model,
+                  have.empty() ? "none" : have));
+}
+
+absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& blobs,
+                                               const std::function<void(std::string)>& progress,
+                                               std::stop_token stop) {
+  if (unit.deadline_ms <= 0) {
+    return absl::InvalidArgumentError(fmt::format("unit {}: deadline_ms must be positive", unit.id));
+  }
+  UnitServices services;
+  FETTLE_ASSIGN_OR_RETURN(services.task, TaskOf(unit, blobs));
+  FETTLE_ASSIGN_OR_RETURN(services.target, FindTarget(unit.target));
+  if (unit.kind != UnitKind::kCompile) {
+    FETTLE_ASSIGN_OR_RETURN(services.lane, LaneFor(unit));
+    services.target = services.lane->device().target;
+  }
+  FETTLE_ASSIGN_OR_RETURN(services.compiler, toolchains_.For(services.target));
+  const UnitStop limited(stop, std::chrono::milliseconds(unit.deadline_ms));
+  services.gate = &gate_;
+  services.blobs = &blobs;
+  services.progress = progress;
+  services.stop = limited.token();
+  absl::StatusOr<UnitResult> result = UnitJob(unit, std::move(services)).Run();
+  if (absl::IsCancelled(result.status()) && !stop.stop_requested() && limited.expired()) {
+    return absl::DeadlineExceededError(
+        fmt::format("unit {} did not end within its {} ms", unit.id, unit.deadline_ms));
+  }
+  return result;
+}
+
+std::string BesideThisProgram() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "fettle-runner").string();
+}
+
+// Asks a runner for each device, so that a driver that crashes does so elsewhere.
+std::vector<std::unique_ptr<Lane>> FindLanes(const std::vector<std::string>& ids,
+                                             const LaneOptions& options, absl::Status* problem) {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (const std::string& id : ids) {
+    RunnerClient::Options start;
+    start.sandbox = SandboxFor(options.runner_path, id, options.memory_bytes);
+    const auto runner = RunnerClient::Start(std::move(start), {});
+    if (!runner.ok()) {
+      problem->Update(absl::UnavailableError(
+          fmt::format("device {}: {}", id, std::string(runner.status().message()))));
+      continue;
+    }
+    lanes.push_back(std::make_unique<Lane>((*runner)->device(), options));
+  }
+  return lanes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions options) {
+  if (options.runner_path.empty()) options.runner_path = BesideThisProgram();
+  std::string temporary;
+  if (options.cache_dir.empty()) {
+    std::string fresh =
+        (std::filesystem::temp_directory_path() / "fettle-worker-XXXXXX").string();
+    if (mkdtemp(fresh.data()) == nullptr) {
+      return absl::UnavailableError(fmt::format("make cache folder {}", fresh));
+    }
+    options.cache_dir = temporary = fresh;
+  }
+  TemporaryFolder folder(std::move(temporary));
+  const bool all_devices = options.device_ids.empty();
+  if (all_devices) {
+    options.device_ids = {"cpu"};
+    for (const GpuInventory& inventory : FindGpus()) {
+      for (const DeviceInfo& device : inventory.devices) options.device_ids.push_back(device.id);
+    }
+  }
+  LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
+  absl::Status problem;
+  std::vector<std::unique_ptr<Lane>> lanes =
+      FindLanes(options.device_ids, lane_options, &problem);
+  // A device that was asked for by name must be there.
+  if (!problem.ok() && (!all_devices || lanes.empty())) return problem;
+  Toolchains toolchains = Toolchains::Find(options.cache_dir);
+  if (toolchains.empty()) {
+    return absl::UnavailableError("no compiler for any target was found; install g++");
+  }
+  const int jobs = options.compile_jobs > 0
+                       ? options.compile_jobs
+                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains), std::move(lanes), jobs);
+}
+
+}  // namespace fettle

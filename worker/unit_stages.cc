@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The stages of a unit that run kernels.
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/status_macros.h"
+#include "judge/accept.h"
+#include "profiler/roofline.h"
+#include "verifier/mutation.h"
+#include "worker/runner_protocol.h"
+#include "worker/unit_job.h"
+
+namespace fettle {
+namespace {
+
+using Going = absl::StatusOr<bool>;
+
+constexpr double kMostCalibrationError = 0.05;
+constexpr int kCalibrationTries = 3;
+constexpr std::size_t kFewestBlocks = 5;
+constexpr double kBeyondFloor = 1.05;
+// The check build is slow; cases beyond this many elements are left to the fast build.
+constexpr std::int64_t kCheckModeElements = 1 << 20;
+
+std::int64_t ElementsOf(const BoundCase& bound_case) {
+  std::int64_t elements = 0;
+  for (const BoundTensor& tensor : bound_case.tensors) elements += tensor.elements();
+  return elements;
+}
+
+// Seeds of one unit's parts, so that none can be told from another.
+std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
+  std::uint64_t x = seed + 0x9E3779B97F4A7C15ULL * (part + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+VerifyOptions UnitJob::MakeVerifyOptions() const {
+  VerifyOptions options;
+  options.seed = unit_.seed;
+  options.files = services_.task->files();
+  options.progress = services_.progress;
+  options.stop = services_.stop;
+  return options;
+}
+
+absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
+    BuiltKernel& built, RunnerSession& session, const std::vector<BoundCase>& cases,
+    bool with_baseline, Going* going) {
+  std::vector<CaseUnderTest> list;
+  for (const BoundCase& bound_case : cases) {
+    CaseUnderTest one;
+    one.bound_case = bound_case;
+    one.supported = supported_[bound_case.label];
+    if (one.supported) {
+      absl::StatusOr<RunnableKernel> kernel =
+          MakeRunnable(Context(), built, bound_case, session);
+      if (!kernel.ok()) {
+        *going = DecideFrom(kernel.status(), Stage::kVerify, &bound_case);
+        return list;
+      }
+      one.kernel = *std::move(kernel);
+      if (with_baseline) {
+        const auto baseline = built_.find(BaselineKernel().digest);
+        if (baseline != built_.end() && &baseline->second != &built) {
+          FETTLE_ASSIGN_OR_RETURN(one.baseline,
+                                  MakeRunnable(Context(), baseline->second, bound_case, session));
+        }
+      }
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+// A new task: its checker must reject known-bad outputs, and its baseline must be right on every
+// case, held-out ones too, and clean in check mode.
+Going UnitJob::Register() {
+  Progress("testing the checker");
+  Going going = true;
+  FETTLE_ASSIGN_OR_RETURN(
+      const std::vector<CaseUnderTest> cases,
+      CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_, /*with_baseline=*/false,
+                     &going));
+  if (!going.ok() || !*going) return going;
+  FETTLE_ASSIGN_OR_RETURN(const CheckerTest test,
+                          TestChecker(cases, candidate_.kernel.source, *runner_, *reference_,
+                                      MakeVerifyOptions()));
+  result_.registration = test.registration;
+  if (!test.accepted) {
+    result_.verdict = test.failure;
+    return false;
+  }
+  FETTLE_ASSIGN_OR_RETURN(const bool right, Verify());
+  if (!right) return false;
+  return RunCheckMode();
+}
+
+Going UnitJob::Verify() {
+  Progress("verifying");
+  Going going = true;
+  FETTLE_ASSIGN_OR_RETURN(
+      const std::vector<CaseUnderTest> cases,
+      CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_, /*with_baseline=*/true,
+                     &going));
+  if (!going.ok() || !*going) return going;
+  Verifier verifier(*runner_, *reference_);
+  FETTLE_ASSIGN_OR_RETURN(VerificationReport report,
+                          verifier.Verify(cases, MakeVerifyOptions()));
+  result_.verification = std::move(report);
+  if (!result_.verification->passed) {
+    result_.verdict = result_.verification->failure;
+    return false;
+  }
+  return true;
+}
+
+// Only the cpu target has a check build; elsewhere the report says so.
+Going UnitJob::RunCheckMode() {
+  if (services_.target.vendor != Vendor::kCpu) {
+    result_.verification->check_mode = "not_run: only the cpu target has a check build";
+    return true;
+  }
+  const int lanes = candidate_.kernel.lanes;
+  for (const int width : {32, 64}) {
+    if (lanes != 0 && lanes != width) continue;
+    FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckModeAt(width));
+    if (!clean) return false;
+  }
+  return true;
+}
+
+Going UnitJob::CheckModeAt(int lanes) {
+  Progress(fmt::format("checking at warp width {}", lanes));
+  std::vector<BoundCase> small;
+  for (const BoundCase& one : cases_) {
+    const bool checked = one.set == CaseSet::kChecked && supported_[one.label];
+    if (checked && ElementsOf(one) <= kCheckModeElements) small.push_back(one);
+  }
+  if (small.empty()) {
+    result_.verification->check_mode = "not_run: no checked case is small enough";
+    return true;
+  }
+  FETTLE_ASSIGN_OR_RETURN(BuiltKernel built, BuildKernel(Context(), candidate_, small,
+                                                         CompileMode::kCheck, lanes));
+  result_.compile_ns += built.compile_ns;
+  if (built.rejected) {
+    return Decide(Verdict::kCompileError, Stage::kCompile, "check_build_rejected", nullptr,
+                  fmt::format("the check build at warp width {} does not compile", lanes),
+                  {{"diagnostics", built.rejected->diagnostics}, {"log", built.rejected->log}});
+  }
+  Going going = true;
+  FETTLE_ASSIGN_OR_RETURN(
+      const std::vector<CaseUnderTest> cases,
+      CasesUnderTest(built, *runner_, small, /*with_baseline=*/false, &going));
+  if (!going.ok() || !*going) return going;
+  Verifier verifier(*runner_, *reference_);
+  FETTLE_RETURN_IF_ERROR(verifier.CheckMode(cases,
+                                            fmt::format("{} {}", lanes == 64 ? "wave" : "warp", lanes),
+                                            MakeVerifyOptions(), &*result_.verification));
+  if (!result_.verification->passed) {
+    result_.verdict = result_.verification->failure;
+    return false;
+  }
+  return true;
+}
+
+Going UnitJob::Screen() {
+  FETTLE_ASSIGN_OR_RETURN(
+      const bool measured,
+      MeasureAgainst(unit_.denominator, Stage::kScreen, /*screen=*/true, &result_.screening));
+  if (!measured) return false;
+  if (!judge::ScreenedOut(*result_.screening, unit_.incumbent_ratio)) return true;
+  return Decide(Verdict::kNoWin, Stage::kScreen, "screened", nullptr,
+                fmt::format("clearly slower than the best so far ({:.3f} times the denominator)",
+                            unit_.incumbent_ratio));
+}
+
+Going UnitJob::Measure() {
+  const Stage stage = confirms() ? Stage::kConfirm : Stage::kMeasure;
+  FETTLE_ASSIGN_OR_RETURN(
+      const bool measured,
+      MeasureAgainst(unit_.denominator, stage, /*screen=*/false, &result_.measurement));
+  if (!measured || !unit_.incumbent) return measured;
+  return MeasureAgainst(*unit_.incumbent, stage, /*screen=*/false, &result_.against_incumbent);
+}
+
+Going UnitJob::MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
+                              std::optional<Measurement>* into) {
+  const bool on_cpu = services_.lane->on_cpu();
+  LaneGate::Ticket ticket;
+  if (on_cpu) {
+    ticket = services_.gate->EnterTiming(services_.stop);
+    if (!ticket) return absl::CancelledError("the unit was cancelled before it was timed");
+  }
+  BuiltKernel& denominator = built_.at(other.digest);
+  Measurement measurement;
+  for (const BoundCase& bound_case : cases_) {
+    const bool timed = bound_case.set == CaseSet::kTimed || !unit_.only_case.empty();
+    if (!timed || !supported_[bound_case.label]) continue;
+    Progress(fmt::format("{} {}", screen ? "screening" : "timing", bound_case.label));
+    FETTLE_ASSIGN_OR_RETURN(const bool done,
+                            TimeOne(denominator, bound_case, stage, screen, &measurement));
+    if (!done) return false;
+  }
+  measurement.device = ToJson(services_.lane->device());
+  *into = std::move(measurement);
+  return true;
+}
+
+Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
+                       Measurement* measurement) {
+  TimeRequest request;
+  request.bound_case = bound_case;
+  FETTLE_ASSIGN_OR_RETURN(request.a, MakeRunnable(Context(), a, bound_case, *runner_));
+  absl::StatusOr<RunnableKernel> b =
+      MakeRunnable(Context(), built_.at(candidate_.digest), bound_case, *runner_);
+  if (!b.ok()) return DecideFrom(b.status(), stage, &bound_case);
+  request.b = *std::move(b);
+  request.files = FillFiles(bound_case, services_.task->files());
+  request.screen_only = screen;
+  request.want_outputs = !screen;
+  request.time_cap = std::chrono::nanoseconds(static_cast<std::int64_t>(
+      std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
+  TimeObservation seen;
+  for (int attempt = 0;; ++attempt) {
+    request.input_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 11);
+    request.order_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 12);
+    absl::StatusOr<TimeObservation> observed = runner_->TimeCase(request);
+    if (!observed.ok()) return DecideFrom(observed.status(), stage, &bound_case);
+    seen = *std::move(observed);
+    if (screen || seen.calibration_error <= kMostCalibrationError) break;
+    if (attempt + 1 < kCalibrationTries) continue;
+    return Decide(Verdict::kUnmeasurable, stage, "calibration", &bound_case,
+                  fmt::format("a spin of known length read {:.1f} % off in {} tries",
+                              100 * seen.calibration_error, kCalibrationTries),
+                  {{"calibration_error", seen.calibration_error}});
+  }
+  FETTLE_ASSIGN_OR_RETURN(const bool right, JudgeTimedOutputs(request, seen, stage));
+  if (!right) return false;
+  CaseMeasurement& timed = seen.measurement;
+  if (!screen && timed.block_log_ratios.size() < kFewestBlocks) {
+    return Decide(Verdict::kUnmeasurable, stage, "too_few_blocks", &bound_case,
+                  fmt::format("{} usable blocks of {}; {} were discarded",
+                              timed.block_log_ratios.size(), timed.blocks.size(),
+                              timed.discarded_blocks));
+  }
+  if (!screen) {
+    BoundCase work = bound_case;
+    if (work.work_from_reference) {
+      InputSpec spec;
+      spec.seed = request.input_seed;
+      FETTLE_ASSIGN_OR_RETURN(const Reference::WorkFigures figures,
+                              reference_->Work(bound_case, spec));
+      work.work_bytes = figures.bytes;
+      work.work_flops = figures.flops;
+    }
+    const bool cold = seen.rotated_bytes >= 2 * services_.lane->device().target.cache;
+    ApplyRoofline(work, ceilings_, cold, timed);
+    if (timed.roofline_fraction > kBeyondFloor) {
+      return Decide(Verdict::kUnmeasurable, stage, "below_floor", &bound_case,
+                    fmt::format("{:.0f} ns is faster than the {:.0f} ns that moving the task's own "
+                                "bytes takes on this device",
+                                timed.b_median_ns, timed.floor_ns),
+                    {{"floor_ns", timed.floor_ns}, {"b_median_ns", timed.b_median_ns}});
+    }
+  }
+  measurement->method = fmt::format("interleaved_blocks rotated={} {}{}", seen.rotated_bytes,
+                                    services_.lane->on_cpu() ? "cpu_clock" : "device_events",
+                                    seen.graphs ? " graphs" : "");
+  measurement->calibration_error =
+      std::max(measurement->calibration_error, seen.calibration_error);
+  measurement->device_ns += seen.device_ns;
+  measurement->cases.push_back(std::move(timed));
+  return true;
+}
+
+// What timed launches computed must be as right as what was verified.
+Going UnitJob::JudgeTimedOutputs(const TimeRequest& request, const TimeObservation& seen,
+                                 Stage stage) {
+  const BoundCase* bound_case = &request.bound_case;
+  if (seen.modified_input) {
+    return Decide(Verdict::kIncorrect, stage, "input_modified", bound_case,
+                  fmt::format("a timed launch changed input {}", *seen.modified_input));
+  }
+  if (seen.guard_violation) {
+    return Decide(Verdict::kIncorrect, stage, "guard_overwritten", bound_case,
+                  fmt::format("a timed launch wrote outside its buffers: {}",
+                              *seen.guard_violation));
+  }
+  if (!seen.all_timed_outputs_equal) {
+    return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
+                  "timed launches on the same inputs gave different outputs");
+  }
+  if (seen.outputs.empty()) return true;
+  InputSpec spec;
+  spec.seed = request.input_seed;
+  OutputJudge judge(*reference_);
+  FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
+                          judge.Judge(request.bound_case, spec, seen.outputs));
+  if (judgement.passed) return true;
+  return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
+                fmt::format("the output of a timed launch is wrong: {}", judgement.message));
+}
+
+}  // namespace fettle

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/worker_client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include <fmt/format.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <spdlog/spdlog.h>
+
+#include "core/status_macros.h"
+#include "fettle/v1/worker.grpc.pb.h"
+#include "worker/blob_client.h"
+#include "worker/held_units.h"
+#include "worker/runner_protocol.h"
+
+namespace fettle {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstBackoff{100};
+constexpr milliseconds kLongestBackoff{5000};
+constexpr milliseconds kDeliverSlice{100};
+constexpr milliseconds kDrainLimit{2000};
+constexpr milliseconds kHeartbeat{2000};
+
+std::string FreshWorkerId() {
+  char host[256] = "unknown";
+  gethostname(host, sizeof host - 1);
+  std::random_device random;
+  return fmt::format("{}-{}-{:08x}", host, getpid(), random());
+}
+
+bool IsHopeless(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
+// Whether running the unit again elsewhere or later may help.
+bool IsRetryable(const absl::Status& status) {
+  return !absl::IsInvalidArgument(status) && !absl::IsFailedPrecondition(status) &&
+         !absl::IsUnimplemented(status);
+}
+
+// One worker over its reconnections.
+class Client {
+ public:
+  Client(UnitRunner& runner, const WorkerOptions& options, std::shared_ptr<grpc::Channel> channel,
+         BlobStore& blobs)
+      : runner_(runner),
+        options_(options),
+        local_(blobs),
+        blobs_(channel, blobs),
+        hub_(v1::WorkerHub::NewStub(channel)),
+        worker_id_(options.worker_id.empty() ? FreshWorkerId() : options.worker_id),
+        held_([this](const WorkUnit& unit, std::stop_token stop) { return Work(unit, stop); }) {}
+
+  absl::Status Run(std::stop_token stop);
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ServerMessage>;
+
+  // One connection from Hello to its end.
+  absl::Status Connect(std::stop_token stop);
+  void Receive(Stream& stream);
+  void Deliver(Stream& stream, std::stop_token end);
+  void Beat(Stream& stream, std::stop_token end);
+  void DrainNow(Stream& stream, const std::string& reason);
+  bool Write(Stream& stream, const v1::WorkerMessage& message);
+  v1::WorkerMessage Hello() const;
+  void Take(const v1::UnitLease& lease);
+  UnitOutcome Work(const WorkUnit& unit, std::stop_token stop);
+  int slots() const;
+
+  UnitRunner& runner_;
+  const WorkerOptions& options_;
+  BlobStore& local_;
+  BlobClient blobs_;
+  std::unique_ptr<v1::WorkerHub::Stub> hub_;
+  const std::string worker_id_;
+  std::mutex write_mutex_;                         // One write at a time.
+  std::atomic<std::int64_t> heartbeat_ms_{kHeartbeat.count()};
+  std::atomic<bool> welcomed_{false};
+  std::atomic<bool> server_drains_{false};
+  HeldUnits held_;                                 // Threads: last.
+};
+
+int Client::slots() const {
+  if (options_.slots > 0) return options_.slots;
+  // One on each device, and for each one more that compiles meanwhile.
+  return std::max(2, 2 * static_cast<int>(runner_.devices().size()));
+}
+
+v1::WorkerMessage Client::Hello() const {
+  v1::WorkerMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  char host[256] = "unknown";
+  gethostname(host, sizeof host - 1);
+  nlohmann::json devices = nlohmann::json::array();
+  for (const DeviceInfo& device : runner_.devices()) {
+    nlohmann::json json = ToJson(device);
+    json["target"] = device.target.name;
+    devices.push_back(std::move(json));
+  }
+  hello.set_worker_id(worker_id_);
+  hello.set_host(host);
+  hello.set_version(FETTLE_VERSION);
+  hello.set_devices_json(devices.dump());
+  hello.set_compilers_json(runner_.compilers().dump());
+  hello.set_slots(slots());
+  for (const std::string& key : held_.Keys()) hello.add_held_units(key);
+  return message;
+}
+
+bool Client::Write(Stream& stream, const v1::WorkerMessage& message) {
+  const std::lock_guard lock(write_mutex_);
+  return stream.Write(message);
+}
+
+UnitOutcome Client::Work(const WorkUnit& unit, std::stop_token stop) {
+  UnitBlobs blobs(blobs_, local_, stop);
+  UnitOutcome outcome;
+  const absl::StatusOr<UnitResult> result = runner_.Run(unit, blobs, {}, stop);
+  if (result.ok()) {
+    outcome.result_json = ToJson(*result).dump(-1, ' ', false,
+                                               nlohmann::json::error_handler_t::replace);
+    outcome.blobs = blobs.TakeWritten();
+    return outcome;
+  }
+  outcome.reason = fmt::format("{}: {}", absl::StatusCodeToString(result.status().code()),
+                               std::string(result.status().message()));
+  outcome.retryable = IsRetryable(result.status());
+  spdlog::info("unit_returned unit={} attempt={} reason=\"{}\"", unit.id, unit.attempt,
+               outcome.reason);
+  return outcome;
+}
+
+void Client::Take(const v1::UnitLease& lease) {
+  absl::StatusOr<WorkUnit> unit = WorkUnitFromJson(
+      nlohmann::json::parse(lease.unit_json(), nullptr, /*allow_exceptions=*/false));
+  if (!unit.ok()) {
+    // Without an id it cannot be given back; its lease ends at its deadline.
+    spdlog::error("lease_malformed error=\"{}\"", std::string(unit.status().message()));
+    return;
+  }
+  if (lease.deadline_ms() > 0) unit->deadline_ms = lease.deadline_ms();
+  held_.Lease(*std::move(unit));
+}
+
+void Client::Receive(Stream& stream) {
+  v1::ServerMessage message;
+  while (stream.Read(&message)) {
+    switch (message.payload_case()) {
+      case v1::ServerMessage::kWelcome:
+        if (message.welcome().heartbeat_ms() > 0) heartbeat_ms_ = message.welcome().heartbeat_ms();
+        welcomed_ = true;
+        break;
+      case v1::ServerMessage::kLease:
+        Take(message.lease());
+        break;
+      case v1::ServerMessage::kCancel:
+        held_.Cancel({message.cancel().unit_id(), message.cancel().attempt()});
+        break;
+      case v1::ServerMessage::kAck:
+        held_.Acknowledge({message.ack().unit_id(), message.ack().attempt()});
+        break;
+      case v1::ServerMessage::kDrain:
+        spdlog::info("drain_asked reason=\"{}\"", message.drain().reason());
+        server_drains_ = true;
+        break;
+      case v1::ServerMessage::PAYLOAD_NOT_SET:
+        break;
+    }
+  }
+}
+
+// Sends outcomes as they come, each after its blobs.
+void Client::Deliver(Stream& stream, std::stop_token end) {
+  while (!end.stop_requested()) {
+    const std::optional<HeldUnits::Ready> ready = held_.NextUnsent(end, kDeliverSlice);
+    if (!ready) continue;
+    const UnitOutcome& outcome = ready->outcome;
+    v1::WorkerMessage message;
+    if (outcome.result_json.empty()) {
+      v1::UnitReturned& returned = *message.mutable_unit_returned();
+      returned.set_unit_id(ready->key.first);
+      returned.set_attempt(ready->key.second);
+      returned.set_reason(outcome.reason);
+      returned.set_retryable(outcome.retryable);
+    } else {
+      const absl::Status uploaded = blobs_.Upload(outcome.blobs, end);
+      if (!uploaded.ok()) {
+        spdlog::warn("blob_upload unit={} error=\"{}\"", ready->key.first,
+                     std::string(uploaded.message()));
+        held_.Unsend(ready->key);
+        std::this_thread::sleep_for(kDeliverSlice);
+        continue;
+      }
+      v1::UnitDone& done = *message.mutable_unit_done();
+      done.set_unit_id(ready->key.first);
+      done.set_attempt(ready->key.second);
+      done.set_result_json(outcome.result_json);
+    }
+    if (!Write(stream, message)) return;  // The connection is gone; it is sent again on the next.
+  }
+}
+
+void Client::Beat(Stream& stream, std::stop_token end) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  while (!end.stop_requested()) {
+    wake.wait_for(lock, end, milliseconds(heartbeat_ms_.load()), [] { return false; });
+    if (end.stop_requested()) return;
+    v1::WorkerMessage message;
+    const std::vector<std::string> keys = held_.Keys();
+    for (const std::string& key : keys) message.mutable_heartbeat()->add_held_units(key);
+    message.mutable_heartbeat()->set_state_json(nlohmann::json{{"held", keys.size()}}.dump());
+    if (!Write(stream, message)) return;
+  }
+}
+
+// Gives every lease back and waits shortly for the server to have them.
+void Client::DrainNow(Stream& stream, const std::string& reason) {
+  v1::WorkerMessage message;
+  message.mutable_draining()->set_reason(reason);
+  if (!Write(stream, message)) return;
+  held_.ReturnAll(reason);
+  held_.WaitEmpty(kDrainLimit);
+}
+
+absl::Status Client::Connect(std::stop_token stop) {
+  grpc::ClientContext context;
+  const std::unique_ptr<Stream> stream = hub_->Connect(&context);
+  welcomed_ = false;
+  held_.MarkUnsent();
+  if (Write(*stream, Hello())) {
+    std::jthread deliver([this, &stream](std::stop_token end) { Deliver(*stream, end); });
+    std::jthread beat([this, &stream](std::stop_token end) { Beat(*stream, end); });
+    std::jthread drain([this, &stream, &context, stop](std::stop_token end) {
+      std::mutex mutex;
+      std::condition_variable_any wake;
+      std::unique_lock lock(mutex);
+      while (!end.stop_requested() && !stop.stop_requested() &&
+             !(server_drains_ && held_.Keys().empty())) {
+        wake.wait_for(lock, end, kDeliverSlice, [&stop] { return stop.stop_requested(); });
+      }
+      if (end.stop_requested()) return;
+      DrainNow(*stream, stop.stop_requested() ? "the worker is stopping" : "drained");
+      context.TryCancel();
+    });
+    Receive(*stream);
+  }
+  absl::Status status = FromGrpcStatus(stream->Finish(), options_.endpoint.endpoint);
+  return status;
+}
+
+absl::Status Client::Run(std::stop_token stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::mt19937 jitter{std::random_device{}()};
+  milliseconds backoff = kFirstBackoff;
+  while (!stop.stop_requested()) {
+    const absl::Status ended = Connect(stop);
+    if (stop.stop_requested() || (server_drains_ && held_.Keys().empty())) break;
+    if (IsHopeless(ended)) return ended;
+    if (welcomed_) backoff = kFirstBackoff;
+    spdlog::info("reconnect endpoint={} in_ms={} error=\"{}\"", options_.endpoint.endpoint,
+                 backoff.count(), std::string(ended.message()));
+    std::unique_lock lock(mutex);
+    const milliseconds pause = backoff / 2 + milliseconds(jitter() % static_cast<unsigned>(
+                                                              std::max<std::int64_t>(1, backoff.count() / 2)));
+    wake.wait_for(lock, stop, pause, [] { return false; });
+    backoff = std::min(backoff * 2, kLongestBackoff);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ServeUnits(UnitRunner& runner, const WorkerOptions& options, std::stop_token stop) {
+  FETTLE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                          OpenChannel(options.endpoint));
+  std::filesystem::path folder = options.blob_dir;
+  if (folder.empty()) {
+    folder = std::filesystem::path(options.runner.cache_dir.empty() ? "/tmp"
+                                                                    : options.runner.cache_dir) /
+             "worker-blobs";
+  }
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<BlobFolder> blobs,
+                          BlobFolder::Open(folder, options.blob_limit_bytes));
+  Client client(runner, options, channel, *blobs);
+  return client.Run(stop);
+}
+
+absl::Status RunWorker(const WorkerOptions& options, std::stop_token stop) {
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<UnitRunner> runner,
+                          UnitRunner::Create(options.runner));
+  return ServeUnits(*runner, options, stop);
+}
+
+}  // namespace fettle
