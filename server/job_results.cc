@@ -161,6 +161,7 @@ void JobRun::Judged(const CandidateRow& row, const VerdictRecord& verdict) {
   Outcome outcome;
   outcome.candidate_digest = row.digest;
   outcome.values = ParseValues(row.values_json);
+  outcome.technique = row.technique;
   outcome.verdict = WithoutSecrets(verdict);
   if (row.ratio > 0) outcome.ratio = row.ratio;
   if (proposer_ != nullptr) proposer_->Observe(outcome);

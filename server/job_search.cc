@@ -28,12 +28,22 @@ Outcome OutcomeOf(const CandidateRow& row) {
   Outcome outcome;
   outcome.candidate_digest = row.digest;
   outcome.values = ParseValues(row.values_json);
+  outcome.technique = row.technique;
   const auto json = nlohmann::json::parse(row.verdict_json, nullptr, /*allow_exceptions=*/false);
   if (absl::StatusOr<VerdictRecord> verdict = VerdictRecordFromJson(json); verdict.ok()) {
     outcome.verdict = WithoutSecrets(*std::move(verdict));
   }
   if (row.ratio > 0) outcome.ratio = row.ratio;
   return outcome;
+}
+
+// The kernel's document with the first value of every tunable, so that candidates which differ in
+// their values alone, which their rows hold, share it.
+std::string SharedKernelJson(KernelSpec kernel) {
+  for (const Tunable& tunable : kernel.tunables) {
+    if (!tunable.values.empty()) kernel.values[tunable.name] = tunable.values.front();
+  }
+  return ToJson(kernel).dump();
 }
 
 }  // namespace
@@ -52,6 +62,7 @@ absl::StatusOr<KernelUnderTest> JobRun::LoadKernel(const CandidateRow& row) {
   kernel.digest = row.digest;
   FETTLE_ASSIGN_OR_RETURN(kernel.kernel, KernelSpecFromJson(json));
   kernel.values = ParseValues(row.values_json);
+  kernel.kernel.values = kernel.values;
   return kernel;
 }
 
@@ -215,9 +226,10 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
   for (const Proposal& proposal : proposals) {
     Open open;
     open.kernel.kernel = proposal.kernel;
+    open.kernel.kernel.values = proposal.values;
     open.kernel.values = proposal.values;
     open.kernel.digest =
-        CandidateDigest(task_->digest(), job_.target, proposal.kernel, proposal.values);
+        CandidateDigest(task_->digest(), job_.target, open.kernel.kernel, proposal.values);
     CandidateRow& row = open.row;
     row.job_id = id_;
     row.digest = open.kernel.digest;
@@ -268,7 +280,7 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh) {
     open.row.ordinal = ++ordinal;
     open.row.created_ns = context_.clock.NowNs();
     KernelRow kernel;
-    kernel.json = ToJson(open.kernel.kernel).dump();
+    kernel.json = SharedKernelJson(open.kernel.kernel);
     kernel.digest = Sha256Hex(kernel.json);
     kernel.source_digest = Sha256Hex(open.kernel.kernel.source);
     open.row.kernel_digest = kernel.digest;

@@ -211,7 +211,11 @@ absl::StatusOr<v1::Candidate> OptimizerService::DescribeCandidate(
   }));
   v1::Candidate out = CandidateToProto(*row);
   out.set_rationale(row->rationale);
-  if (kernel.has_value()) out.set_kernel_json(kernel->json);
+  if (kernel.has_value()) {
+    auto block = nlohmann::json::parse(kernel->json, nullptr, /*allow_exceptions=*/false);
+    if (block.is_object()) block["values"] = ParseValues(row->values_json);
+    out.set_kernel_json(block.dump());
+  }
   // The confirmation, where there was one, is the last and the one that decided.
   for (const EvaluationRow& evaluation : evaluations) {
     auto result =

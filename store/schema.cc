@@ -32,7 +32,7 @@ CREATE TABLE registrations (
   PRIMARY KEY (task_digest, target, fettle_version)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE kernels (             -- KernelSpec documents; many candidates share one.
+CREATE TABLE kernels (             -- KernelSpec documents; candidates that differ in values share one.
   digest TEXT NOT NULL PRIMARY KEY,
   source_digest TEXT NOT NULL,
   json TEXT NOT NULL
