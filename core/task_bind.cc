@@ -416,6 +416,7 @@ absl::Status CaseBinder::BindTolerances() {
     out.kind = declared.kind;
     out.rtol = declared.rtol;
     out.atol = declared.atol;
+    out.raw = declared.raw;
     out.acc = declared.acc;
     out.inner = declared.inner;
     auto reduce = declared.reduce.Evaluate(scope_);

@@ -129,6 +129,7 @@ json ToleranceJson(const ToleranceDecl& tolerance) {
               {"reduce", tolerance.reduce.canonical()},
               {"acc", DTypeName(tolerance.acc)}};
   if (tolerance.inner) out["inner"] = DTypeName(*tolerance.inner);
+  if (tolerance.raw) out["raw"] = true;
   return out;
 }
 

@@ -109,6 +109,7 @@ struct ToleranceDecl {
   std::string output;
   BoundTolerance::Kind kind = BoundTolerance::Kind::kAuto;
   double rtol = 0, atol = 0;
+  bool raw = false;  // `exact: bits`, spelled out.
   Expr reduce = Expr::Constant(1);
   DType acc = DType::kF32;
   std::optional<DType> inner;

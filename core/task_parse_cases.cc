@@ -269,6 +269,7 @@ void ReadExact(const Doc& doc, const std::string& path, ToleranceDecl& out, Prob
   const auto text = ReadChoice(doc, path, {"bits", "values"}, problems);
   out.kind = text == "values" ? BoundTolerance::Kind::kExactValues
                               : BoundTolerance::Kind::kExactBits;
+  out.raw = text == "bits";
 }
 
 void ReadRelative(Fields& fields, ToleranceDecl& out) {

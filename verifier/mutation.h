@@ -40,7 +40,7 @@ struct CheckerTest {
 
 // Tests the task's own tolerances and checkers: known-bad outputs must be rejected, the rounded
 // reference and the baseline must pass, and outputs must depend on the inputs. `cases` carry the
-// baseline as `kernel`; large ones are left out where smaller ones exist. `baseline_source` is its
+// baseline as `kernel`; held-out cases, and large ones where smaller ones exist, are left out. `baseline_source` is its
 // text: a reference with the same text judges nothing.
 //
 // Errors: those of Reference; a crash of the baseline is a refusal.

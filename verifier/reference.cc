@@ -62,6 +62,19 @@ std::set<std::string> FilesOfFill(const Fill& fill) {
   return files;
 }
 
+// "y_{case}.npy" -> "y_checked_0.npy"; "{member}" is the member of a `pointers` output.
+std::string StoredPath(std::string pattern, const BoundCase& bound_case, const BoundTensor& tensor) {
+  std::string label = bound_case.label;
+  std::replace(label.begin(), label.end(), '/', '_');
+  for (const auto& [name, value] : {std::pair<std::string, std::string>{"{case}", label},
+                                    {"{member}", std::to_string(tensor.member)}}) {
+    for (std::size_t at = pattern.find(name); at != std::string::npos; at = pattern.find(name)) {
+      pattern.replace(at, name.size(), value);
+    }
+  }
+  return pattern;
+}
+
 // Doubles at `*at` of the reply.
 absl::Status TakeDoubles(const Bytes& bytes, std::size_t* at, std::size_t count,
                          std::vector<double>* out) {
@@ -277,16 +290,17 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case, con
 
 absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) {
   Expected expected;
-  std::size_t next = 0;
+  std::vector<std::string> names;  // Of output arguments, in the order of their files.
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
     const BoundTensor& tensor = bound_case.tensors[i];
-    if (!IsOutput(tensor)) continue;
-    if (next >= source_.stored.size()) {
+    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
+    if (names.empty() || names.back() != tensor.name) names.push_back(tensor.name);
+    if (!IsCompared(bound_case, tensor)) continue;
+    if (names.size() > source_.stored.size()) {
       return absl::FailedPreconditionError(fmt::format(
           "the task stores {} reference files, output {} has none", source_.stored.size(), tensor.name));
     }
-    const std::string& path = source_.stored[next++];
-    if (!IsCompared(bound_case, tensor)) continue;
+    const std::string path = StoredPath(source_.stored[names.size() - 1], bound_case, tensor);
     const auto file = source_.files.find(path);
     if (file == source_.files.end()) {
       return absl::FailedPreconditionError(fmt::format("the task has no file '{}'", path));

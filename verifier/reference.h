@@ -47,7 +47,9 @@ struct ReferenceSource {
   std::string kind = "cxx";             // "cxx" or "npy".
   Function reference;
   std::vector<Function> checkers;
-  std::vector<std::string> stored;      // "npy": one file per output, in case order.
+  // "npy": one file name per output argument, in signature order; {case} stands for the case's label
+  // with _ for /.
+  std::vector<std::string> stored;
   std::map<std::string, std::string> files;  // The task's files; sources may include them.
 };
 ReferenceSource ReferenceSourceOf(const Task& task);

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/inputs.h"
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/digest.h"
+#include "tests/verifier/case_fixtures.h"
+#include "verifier/npy.h"
+#include "verifier/random.h"
+
+namespace fettle {
+namespace {
+
+std::vector<std::uint8_t> Make(const BoundTensor& tensor, std::uint64_t seed,
+                               InputSet set = InputSet::kDeclared) {
+  auto bytes = MakeInput(tensor, seed, set, {});
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  return bytes.value_or(std::vector<std::uint8_t>());
+}
+
+std::vector<std::int64_t> Indices(Fill fill, std::int64_t count, std::uint64_t seed = 1) {
+  BoundTensor tensor = MakeTensor("i", Role::kIndex, DType::kI64, {count});
+  tensor.fill = std::move(fill);
+  const auto bytes = Make(tensor, seed);
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(DecodeInteger(DType::kI64, bytes.data(), i));
+  return values;
+}
+
+Fill IndexFill(Fill::Kind kind, std::int64_t lo, std::int64_t hi, double a = 0) {
+  Fill fill;
+  fill.kind = kind;
+  fill.lo = lo;
+  fill.hi = hi;
+  fill.a = a;
+  return fill;
+}
+
+std::string Npy(const std::string& descr, const std::string& shape, const std::string& data) {
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize((header.size() + 10 + 64) / 64 * 64 - 10, ' ');
+  std::string text = "\x93NUMPY";
+  text += '\x01';
+  text += '\0';
+  text += static_cast<char>(header.size() & 0xFF);
+  text += static_cast<char>(header.size() >> 8);
+  return text + header + data;
+}
+
+// The bytes are part of what a seed means: evidence is repeated from it on other machines.
+TEST(InputsTest, BytesOfASeedNeverChange) {
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {1000});
+  const auto bytes = Make(tensor, 42);
+  const std::string normal = Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  EXPECT_EQ(normal, "@NORMAL@");
+  const auto zipf = Indices(IndexFill(Fill::Kind::kIndexZipf, 0, 1000000, 1.15), 1000, 42);
+  std::string text;
+  for (const std::int64_t value : zipf) text += fmt::format("{},", value);
+  EXPECT_EQ(Sha256Hex(text), "@ZIPF@");
+}
+
+TEST(InputsTest, NormalHasItsMoments) {
+  double sum = 0, square = 0, fourth = 0;
+  constexpr int kCount = 200000;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const double x = RandomNormal(7, i);
+    sum += x;
+    square += x * x;
+    fourth += x * x * x * x;
+  }
+  EXPECT_NEAR(sum / kCount, 0, 0.01);
+  EXPECT_NEAR(square / kCount, 1, 0.02);
+  EXPECT_NEAR(fourth / kCount, 3, 0.15);
+}
+
+TEST(InputsTest, PortableFunctionsAreCloseToTheLibrarys) {
+  for (double x = 1e-300; x < 1e300; x *= 37.7) EXPECT_NEAR(PortableLog(x), std::log(x), 1e-13 * std::fabs(std::log(x)) + 1e-15);
+  for (double x = -300; x < 300; x += 0.37) EXPECT_NEAR(PortableExp(x) / std::exp(x), 1, 1e-13);
+}
+
+TEST(InputsTest, SeedsAndNamesGiveDifferentBytes) {
+  BoundTensor a = MakeTensor("a", Role::kIn, DType::kF32, {100}), b = a;
+  b.name = "b";
+  EXPECT_NE(Make(a, 1), Make(a, 2));
+  EXPECT_NE(Make(a, 1), Make(b, 1));
+  EXPECT_EQ(Make(a, 1), Make(a, 1));
+  b = a;
+  b.member = 1;
+  EXPECT_NE(Make(a, 1), Make(b, 1));
+}
+
+TEST(InputsTest, IndexFillsKeepTheirPromises) {
+  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexUniform, -2, 5), 1000)) {
+    EXPECT_GE(value, -2);
+    EXPECT_LT(value, 5);
+  }
+  const auto permutation = Indices(IndexFill(Fill::Kind::kIndexPermutation, 10, 1010), 1000);
+  EXPECT_EQ(std::set<std::int64_t>(permutation.begin(), permutation.end()).size(), 1000u);
+  const auto sorted = Indices(IndexFill(Fill::Kind::kIndexSorted, 0, 50), 500);
+  EXPECT_TRUE(std::is_sorted(sorted.begin(), sorted.end()));
+  std::map<std::int64_t, int> counts;
+  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexRepeated, 0, 1 << 30, 8), 800)) ++counts[value];
+  EXPECT_EQ(counts.size(), 100u);
+  EXPECT_EQ(counts.begin()->second, 8);
+  counts.clear();
+  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexZipf, 0, 10000, 1.0), 20000)) ++counts[value];
+  int top = 0;
+  for (const auto& [value, count] : counts) top = std::max(top, count);
+  EXPECT_NEAR(top / 20000.0, 1 / 9.7876, 0.015);  // The harmonic number of 10000.
+}
+
+TEST(InputsTest, ListsRunsAndOffsets) {
+  Fill fill = IndexFill(Fill::Kind::kIndexOffsets, 0, 0);
+  fill.list = {3, 0, 4};
+  EXPECT_EQ(Indices(fill, 4), (std::vector<std::int64_t>{0, 3, 3, 7}));
+  BoundTensor wrong = MakeTensor("i", Role::kIndex, DType::kI64, {3});
+  wrong.fill = fill;
+  EXPECT_EQ(MakeInput(wrong, 1, InputSet::kDeclared, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  fill = IndexFill(Fill::Kind::kIndexRuns, 0, 100);
+  fill.list = {3, 2};
+  const auto runs = Indices(fill, 10);
+  EXPECT_EQ(runs[0], runs[2]);
+  EXPECT_NE(runs[2], runs[3]);
+  EXPECT_EQ(runs[3], runs[4]);
+  EXPECT_NE(runs[4], runs[5]);
+}
+
+TEST(InputsTest, RowsOverrideTheFill) {
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF16, {4, 8});
+  Fill row;
+  row.kind = Fill::Kind::kConstant;
+  row.a = 3;
+  tensor.fill.rows = {{2, row}};
+  const auto bytes = Make(tensor, 5);
+  for (int c = 0; c < 8; ++c) EXPECT_EQ(DecodeFloat(DType::kF16, bytes.data(), 16 + c), 3);
+  EXPECT_NE(DecodeFloat(DType::kF16, bytes.data(), 8), 3);
+}
+
+TEST(InputsTest, FilesAreReadAndTheirMistakesNamed) {
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {2});
+  tensor.fill.kind = Fill::Kind::kFile;
+  tensor.fill.file = "x.npy";
+  const float values[2] = {1.5f, -2};
+  const std::string data(reinterpret_cast<const char*>(values), 8);
+  const auto good = MakeInput(tensor, 1, InputSet::kDeclared, {{"x.npy", Npy("<f4", "(2,)", data)}});
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_EQ(DecodeFloat(DType::kF32, good->data(), 1), -2);
+  for (const std::string& bad : {std::string("nonsense"), Npy("<f4", "(3,)", data),
+                                 Npy(">f4", "(2,)", data), Npy("<f4", "(1,)", data.substr(4))}) {
+    EXPECT_EQ(MakeInput(tensor, 1, InputSet::kDeclared, {{"x.npy", bad}}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  const auto missing = MakeInput(tensor, 1, InputSet::kDeclared, {});
+  EXPECT_THAT(std::string(missing.status().message()), ::testing::HasSubstr("x.npy"));
+}
+
+TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
+  for (const auto kind : {Fill::Kind::kNormal, Fill::Kind::kUniform}) {
+    BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {50});
+    tensor.fill.kind = kind;
+    tensor.fill.a = kind == Fill::Kind::kUniform ? -1 : 0;
+    const auto before = Make(tensor, 9);
+    for (int at = 0; at < 50; ++at) {
+      auto after = before;
+      FlipElement(tensor, at, after);
+      int changed = 0;
+      for (int i = 0; i < 50; ++i) {
+        const double a = DecodeFloat(DType::kF32, before.data(), i), b = DecodeFloat(DType::kF32, after.data(), i);
+        changed += a != b;
+        if (i == at) EXPECT_GE(std::fabs(a - b), 1);
+        if (kind == Fill::Kind::kUniform) EXPECT_LE(std::fabs(b), 1);
+      }
+      EXPECT_EQ(changed, 1);
+    }
+  }
+}
+
+TEST(InputsTest, SetsHoldWhatTheySay) {
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
+  const auto value = [](const std::vector<std::uint8_t>& bytes, int i) { return DecodeFloat(DType::kF32, bytes.data(), i); };
+  const auto ints = Make(tensor, 1, InputSet::kExactIntegers);
+  const auto negative = Make(tensor, 1, InputSet::kAllNegative);
+  const auto hot = Make(tensor, 1, InputSet::kOneHot);
+  const auto zero = Make(tensor, 1, InputSet::kAllZero);
+  const auto edge = Make(tensor, 1, InputSet::kEdgeValues);
+  int subnormal = 0;
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_EQ(value(ints, i), std::round(value(ints, i)));
+    EXPECT_LE(std::fabs(value(ints, i)), 2);
+    EXPECT_LE(value(negative, i), 0);
+    EXPECT_EQ(value(zero, i), 0);
+    EXPECT_TRUE(std::isfinite(value(edge, i)));
+    subnormal += value(edge, i) != 0 && std::fabs(value(edge, i)) < 1.2e-38;
+  }
+  EXPECT_GT(subnormal, 0);
+  for (int r = 0; r < 40; ++r) {
+    int nonzero = 0;
+    for (int c = 0; c < 50; ++c) nonzero += value(hot, r * 50 + c) != 0;
+    EXPECT_EQ(nonzero, 1);
+  }
+  const auto closed = Make(tensor, 1, InputSet::kNonFinite);
+  tensor.nonfinite = true;
+  const auto open = Make(tensor, 1, InputSet::kNonFinite);
+  int bad = 0;
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_TRUE(std::isfinite(value(closed, i)));
+    bad += !std::isfinite(value(open, i));
+  }
+  EXPECT_GT(bad, 5);
+}
+
+}  // namespace
+}  // namespace fettle

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/mutation.h"
+
+#include "tests/fakes/host_device.h"
+#include "tests/fakes/in_process_runner.h"
+#include "tests/verifier/case_fixtures.h"
+
+namespace fettle {
+namespace {
+
+using Args = std::span<const KernelArgument>;
+
+class MutationTest : public ::testing::Test {
+ protected:
+  // A task y = f(x) with rows x cols outputs; `body` computes y.values[i] from x.values.
+  absl::StatusOr<CheckerTest> Test(const std::string& body, const BoundTolerance& tolerance,
+                                   std::function<float(const float* x, std::int64_t i)> kernel,
+                                   const std::string& baseline = "kernel") {
+    ReferenceSource source;
+    source.task_digest = body;
+    source.reference = {"reference.cc", "f", {}};
+    source.files["reference.cc"] = fmt::format(R"(
+#include "fettle_reference.h"
+#include <cmath>
+extern "C" void f(fettle_ref* ref) {{
+  const double* x = fettle_input(ref, "x").values;
+  fettle_result& y = fettle_output(ref, "y");
+  for (int64_t r = 0; r < fettle_row_count(y); ++r) {{
+    for (int64_t c = 0; c < 16; ++c) {{
+      const int64_t i = fettle_row(y, r) * 16 + c;
+      y.values[r * 16 + c] = {};
+    }}
+  }}
+}})", body);
+    ReferenceOptions options;
+    options.start = PlainReferenceStarter(FETTLE_REFERENCE_HOST);
+    auto reference = Reference::Create(source, options);
+    if (!reference.ok()) return reference.status();
+    HostDevice device;
+    device.Register("k", [kernel](const LaunchConfig&, Args args) {
+      const auto* x = ArgumentAs<const float*>(args, 0);
+      for (std::int64_t i = 0; i < 128; ++i) ArgumentAs<float*>(args, 1)[i] = kernel(x, i);
+      return absl::OkStatus();
+    });
+    InProcessRunner runner(device);
+    const auto module = runner.LoadModule("", {"k"});
+    CaseUnderTest one;
+    one.bound_case.label = "checked/0";
+    one.bound_case.tensors = {MakeTensor("x", Role::kIn, DType::kF32, {8, 16}),
+                              MakeTensor("y", Role::kOut, DType::kF32, {8, 16})};
+    one.bound_case.tolerances = {tolerance};
+    one.kernel = OneLaunch(*module, "k", {TensorArg(0), TensorArg(1)});
+    return TestChecker({one}, baseline == "same" ? source.files["reference.cc"] : baseline, runner,
+                       **reference, {});
+  }
+  static std::string Reason(const absl::StatusOr<CheckerTest>& test) {
+    EXPECT_TRUE(test.ok()) << test.status();
+    return test.ok() ? test->failure.reason_code : "error";
+  }
+};
+
+TEST_F(MutationTest, HonestTaskIsAccepted) {
+  const auto test = Test("2 * x[i]", AutoTolerance("y"), [](const float* x, std::int64_t i) { return 2 * x[i]; });
+  ASSERT_TRUE(test.ok()) << test.status();
+  EXPECT_TRUE(test->accepted) << test->failure.message;
+  std::set<std::string> tried;
+  for (const auto& one : test->registration["mutations"]) {
+    tried.insert(one["mutation"].get<std::string>());
+    EXPECT_TRUE(one["rejected"].get<bool>()) << one;
+  }
+  EXPECT_THAT(tried, ::testing::IsSupersetOf(
+                         {"zeros", "ones", "mean", "poison_a", "poison_b", "one_nan", "one_element_high",
+                          "one_element_low", "rows_swapped", "last_tile_missing", "half_right",
+                          "sign_flipped", "transposed", "other_seed", "copy_of_x", "rounded_to_f16"}));
+}
+
+TEST_F(MutationTest, LooseToleranceIsRefused) {
+  BoundTolerance loose;
+  loose.output = "y";
+  loose.kind = BoundTolerance::Kind::kRelative;
+  loose.atol = 1e-2;
+  const auto test = Test("1e-4 * x[i]", loose, [](const float* x, std::int64_t i) { return 1e-4f * x[i]; });
+  ASSERT_TRUE(test.ok()) << test.status();
+  EXPECT_FALSE(test->accepted);
+  EXPECT_EQ(test->failure.verdict, Verdict::kRefused);
+  EXPECT_EQ(test->failure.stage, Stage::kRegister);
+  const std::string findings = test->registration["findings"].dump();
+  EXPECT_THAT(findings, ::testing::HasSubstr("zeros_passes"));
+}
+
+TEST_F(MutationTest, ConstantAnswerIsRefused) {
+  EXPECT_EQ(Reason(Test("0.25 + 0 * x[i]", AutoTolerance("y"), [](const float*, std::int64_t) { return 0.25f; })),
+            "constant_output");
+}
+
+TEST_F(MutationTest, WrongBaselineIsRefused) {
+  EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"), [](const float* x, std::int64_t i) { return 3 * x[i]; })),
+            "baseline_rejected");
+}
+
+TEST_F(MutationTest, SelfReferenceIsRefused) {
+  EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"),
+                        [](const float* x, std::int64_t i) { return 2 * x[i]; }, "same")),
+            "self_reference");
+}
+
+}  // namespace
+}  // namespace fettle
