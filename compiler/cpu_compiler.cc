@@ -404,7 +404,10 @@ class CpuCompilerImpl final : public CpuCompiler {
       text = fmt::format("the compiler passed its limit of {} s of processor time",
                          options_.limits.cpu_seconds);
     } else {
-      result.repeatable = child.exit_code == kCompileFailed || child.exit_code == kLinkFailed;
+      // A compiler that something killed may come through the next time.
+      result.repeatable =
+          (child.exit_code == kCompileFailed || child.exit_code == kLinkFailed) &&
+          result.log.find("signal terminated program") == std::string::npos;
       for (const Diagnostic& diagnostic : result.diagnostics) {
         if (diagnostic.severity == "error") return;
       }

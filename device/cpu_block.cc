@@ -69,6 +69,8 @@ bool CpuBlockRunner::Begin(const CpuLaunch& launch, void* dynamic_shared) {
   return !launch.fibers || stacks_.Reserve(threads_, RunFiber);
 }
 
+void CpuBlockRunner::End() { current_runner = nullptr; }
+
 bool CpuBlockRunner::RunBlock(std::uint64_t block_number) {
   const CpuLaunch& launch = *launch_;
   block_index_ = {static_cast<unsigned>(block_number % launch.grid[0]),
@@ -310,6 +312,7 @@ void CpuBlockRunner::CheckBarrier() {
 }
 
 void CpuBlockRunner::ReleaseBarrier() {
+  const RuntimeGuard guard;
   if (launch_->checker != nullptr) CheckBarrier();
   if (vote_ >= 0) {
     int count = 0;
@@ -466,6 +469,7 @@ void CpuBlockRunner::Execute(int leader, std::uint64_t group) {
 
 // All lanes of the thread's warp wait or have ended: runs one group's operation.
 void CpuBlockRunner::ResolveWarp(int thread) {
+  const RuntimeGuard guard;
   int leader = -1;
   const std::uint64_t group = ConvergedGroup(thread, &leader);
   if (mask_[static_cast<std::size_t>(leader)] != 0) CheckMask(leader, group);

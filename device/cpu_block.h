@@ -48,6 +48,8 @@ class CpuBlockRunner {
 
   // Prepares for the launch. False: no memory for the stacks.
   bool Begin(const CpuLaunch& launch, void* dynamic_shared);
+  // The calling thread runs no more blocks of the launch.
+  void End();
   // Runs one block to its end. False: the launch was abandoned (a finding says why).
   bool RunBlock(std::uint64_t block_number);
   // Leaves the kernel from inside it, whatever it was doing; RunBlock returns false.

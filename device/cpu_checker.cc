@@ -89,7 +89,10 @@ std::string CpuChecker::NameOf(const Region& region, std::uintptr_t address) con
   const std::uint64_t byte = address - region.begin;
   if (region.buffer == dynamic_) return fmt::format("dynamic shared memory byte {}", byte);
   if (region.buffer != nullptr) return fmt::format("{} byte {}", region.buffer->Name(), byte);
-  return fmt::format("{} '{}' byte {}", region.shared ? "__shared__" : "__device__",
+  return fmt::format("{} '{}' byte {}",
+                     region.shared               ? "__shared__"
+                     : region.variable->constant ? "__constant__"
+                                                 : "__device__",
                      region.variable->name, byte);
 }
 
@@ -178,6 +181,7 @@ void CpuChecker::SpendSlice() {
   ++slices_without_progress_;
   if (LaunchDeadline::Expired() || slices_without_progress_ > kMostSlices) {
     hung_ = true;
+    const RuntimeGuard guard;
     findings_.Add({.kind = "hang",
                    .message = fmt::format("the threads of a block spin without progress, {}",
                                           runner_.Where()),
@@ -208,16 +212,18 @@ void CpuChecker::Access(std::uintptr_t address, std::size_t size, bool write, bo
                         void* pc) {
   if (!runner_.in_fiber() || size == 0) return;
   if (runner_.stacks().Contains(runner_.thread(), address)) return;
-  const RuntimeGuard guard;
   if (++accesses_in_slice_ > kSliceAccesses) SpendSlice();
+  const RuntimeGuard guard;
   Region region;
   if (!FindRegion(address, size, write, pc, region)) return;
   const auto offset =
       static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - module_.base());
-  if (write && region.buffer != nullptr && region.buffer->read_only()) {
+  if (write && ((region.buffer != nullptr && region.buffer->read_only()) ||
+                (region.variable != nullptr && region.variable->constant))) {
     Add("write.const", /*is_error=*/true,
-        fmt::format("write to input {} by {} at {}", NameOf(region, address), runner_.Where(),
-                    At(offset)),
+        fmt::format("write to {} {} by {} at {}",
+                    region.buffer != nullptr ? "input" : "constant", NameOf(region, address),
+                    runner_.Where(), At(offset)),
         offset, fmt::format("{}", offset));
   }
   if (region.initialised != nullptr) CheckInitialised(region, address, size, write, atomic, offset);

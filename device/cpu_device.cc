@@ -306,8 +306,10 @@ class CpuDeviceImpl final : public CpuDevice {
   absl::Status Explain(CpuModule& module, const fettle_cpu_entry& entry, bool check, bool expired) {
     if (expired) {
       const std::string text =
-          fmt::format("launch {}: not finished after {:.3g} s", entry.name,
-                      std::chrono::duration<double>(limit_).count());
+          LaunchDeadline::Expired()
+              ? fmt::format("launch {}: not finished after {:.3g} s", entry.name,
+                            std::chrono::duration<double>(limit_).count())
+              : fmt::format("launch {}: its threads spin without progress", entry.name);
       if (check) {
         findings_.Add({.kind = "hang", .message = text, .file = module.main_file()}, entry.name);
       }

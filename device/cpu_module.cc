@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_module.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/code_object/elf.h"
@@ -38,6 +40,15 @@ std::optional<LocalName> ParseLocal(std::string_view symbol) {
   }
   out.name = std::string(symbol.substr(at, length));
   return out;
+}
+
+std::string Demangled(const std::string& symbol) {
+  if (!symbol.starts_with("_Z")) return symbol;
+  int status = 0;
+  char* text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
+  std::string name = status == 0 && text != nullptr ? text : symbol;
+  std::free(text);
+  return name;
 }
 
 // Writes the bytes to an anonymous file that dlopen can map.
@@ -129,13 +140,17 @@ absl::Status CpuModule::ReadSymbols(std::string_view code_object) {
     // (g++ marks those with a number) of the file.
     const std::size_t dot = symbol.name.find('.');
     const bool shared = thread_local_data || local.has_value() || dot != std::string::npos;
-    const std::string name = local ? local->name : symbol.name.substr(0, dot);
-    if (shared) {
+    const std::string name = local ? local->name : Demangled(symbol.name.substr(0, dot));
+    const bool constant = symbol.section < elf.sections.size() &&
+                          elf.sections[symbol.section].name == ".fettle_constant";
+    if (constant) {
+      // No state: kernels may only read it.
+    } else if (shared) {
       shared_of_function_[local ? local->function : ""] += static_cast<std::int64_t>(symbol.size);
     } else {
       writable_globals_.push_back(name);
     }
-    if (!thread_local_data) variables_.push_back({at, at + symbol.size, name, shared});
+    if (!thread_local_data) variables_.push_back({at, at + symbol.size, name, shared && !constant, constant});
   }
   const auto by_address = [](const CpuVariable& a, const CpuVariable& b) {
     return a.begin < b.begin;

@@ -55,19 +55,20 @@ void CpuPool::RunBlocks(Worker& worker) {
   if (!worker.Reserve(launch.dynamic_shared_bytes) ||
       !worker.runner.Begin(launch, worker.dynamic_shared->bytes())) {
     exhausted_ = true;
+    worker.runner.End();
     return;
   }
-  for (;;) {
+  while (!failed_.load(std::memory_order_relaxed)) {
     const std::uint64_t begin = next_block_.fetch_add(chunk_, std::memory_order_relaxed);
-    if (begin >= blocks_) return;
+    if (begin >= blocks_) break;
     const std::uint64_t end = std::min(blocks_, begin + chunk_);
-    for (std::uint64_t i = begin; i < end; ++i) {
-      if (failed_.load(std::memory_order_relaxed)) return;
+    for (std::uint64_t i = begin; i < end && !failed_.load(std::memory_order_relaxed); ++i) {
       const std::uint64_t block = static_cast<std::uint64_t>(
           (static_cast<Wide>(i) * step_ + offset_) % blocks_);
       if (!worker.runner.RunBlock(block)) failed_ = true;
     }
   }
+  worker.runner.End();
 }
 
 void CpuPool::Serve(std::size_t index, const std::stop_token& stop) {
@@ -78,10 +79,8 @@ void CpuPool::Serve(std::size_t index, const std::stop_token& stop) {
     WaitForChange(generation_, seen);
     seen = generation_.load(std::memory_order_acquire);
     if (stop.stop_requested()) break;
-    if (index < wanted_) {
-      RunBlocks(*workers_[index]);
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
-    }
+    if (index < wanted_) RunBlocks(*workers_[index]);
+    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
   }
   UnregisterKernelThread();
 }
@@ -105,8 +104,9 @@ absl::Status CpuPool::Run(const CpuLaunch& launch, int threads) {
   }
   next_block_ = 0;
   failed_ = exhausted_ = false;
-  busy_ = static_cast<std::uint32_t>(wanted_ - 1);
   if (wanted_ > 1) {
+    // All wake and answer, also those without work, so that none looks at the next launch's state.
+    busy_ = static_cast<std::uint32_t>(workers_.size() - 1);
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
   }

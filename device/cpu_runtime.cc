@@ -38,6 +38,7 @@ void LinkCpuRuntime() {}
 using fettle::CpuBlockRunner;
 using fettle::CpuChecker;
 using fettle::Runner;
+using fettle::RuntimeGuard;
 using fettle::WaitingRunner;
 
 extern "C" {
@@ -97,6 +98,7 @@ void fettle_rt_fence(int scope) {
 }
 void fettle_rt_trap(int line, const char* message) {
   CpuBlockRunner& runner = Runner();
+  const RuntimeGuard guard;
   runner.launch().findings->Add(
       {.kind = "trap", .message = fmt::format("{}, {}", message, runner.Where()), .line = line},
       fmt::format("{}", line));
@@ -105,6 +107,7 @@ void fettle_rt_trap(int line, const char* message) {
 void fettle_rt_note(int line, const char* message) {
   CpuBlockRunner& runner = Runner();
   if (runner.launch().checker == nullptr) return;
+  const RuntimeGuard guard;
   runner.launch().findings->Add({.kind = "portability",
                                  .is_error = false,
                                  .message = fmt::format("{}, {}", message, runner.Where()),

@@ -166,12 +166,14 @@ FETTLE_LOAD_HINT(__ldca)
 FETTLE_LOAD_HINT(__ldcg)
 FETTLE_LOAD_HINT(__ldlu)
 FETTLE_LOAD_HINT(__ldcv)
-FETTLE_LOAD_HINT(__builtin_nontemporal_load)
 FETTLE_STORE_HINT(__stcs)
 FETTLE_STORE_HINT(__stcg)
 FETTLE_STORE_HINT(__stwb)
 FETTLE_STORE_HINT(__stwt)
+#ifndef __clang__  // Clang has these itself.
+FETTLE_LOAD_HINT(__builtin_nontemporal_load)
 template <class T>
 FETTLE_INLINE void __builtin_nontemporal_store(T v, T* p) {
   *p = v;
 }
+#endif
