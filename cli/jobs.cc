@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/wire_json.h"
+#include "core/status_macros.h"
+
+namespace fettle {
+namespace {
+
+class JobsCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "jobs"; }
+  std::string summary() const override { return "list jobs, newest first"; }
+  void Declare(FlagSet& flags) override {
+    flags.Flag("--limit", "N", &limit_, "at most this many (default 50, 0: all)");
+    flags.Flag("--json", "", &json_, "print JSON");
+    connection_.Declare(flags);
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
+    FETTLE_ASSIGN_OR_RETURN(const auto jobs, client->ListJobs(static_cast<int>(limit_)));
+    if (json_) {
+      nlohmann::json list = nlohmann::json::array();
+      for (const v1::Job& job : jobs) list.push_back(ToJson(job));
+      context.terminal.Print(nlohmann::json{{"jobs", list}}.dump(2));
+      return ExitCode::kOk;
+    }
+    if (jobs.empty()) {
+      context.terminal.Note("no jobs yet; submit one with fettle submit TASK");
+      return ExitCode::kOk;
+    }
+    Table table({{"JOB"}, {"TASK"}, {"TARGET"}, {"STATE"}, {"CANDIDATES", true}, {"BEST", true},
+                 {"AGE", true}});
+    const std::int64_t now = std::time(nullptr);
+    for (const v1::Job& job : jobs) {
+      table.Row({ShortId(job.id()), Printable(job.task_name()), job.target(),
+                 JobStateName(job.state()), FormatCount(job.candidate_count()),
+                 FormatRatio(job.best_ratio_declared()),
+                 FormatAge(std::max<std::int64_t>(now - job.created().seconds(), 0))});
+    }
+    context.terminal.Raw(table.Render(context.terminal.width()));
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::int64_t limit_ = 50;
+  bool json_ = false;
+  ConnectionFlags connection_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeJobsCommand() { return std::make_unique<JobsCommand>(); }
+
+}  // namespace fettle

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include "cli/format.h"
+#include "cli/terminal.h"
+
+namespace fettle {
+
+using nlohmann::json;
+
+std::string MeasurementTable(const json& measurement, int width) {
+  Table table({{"CASE"}, {"BASELINE", true}, {"CANDIDATE", true}, {"SPEED-UP"}, {"BYTES/S", true},
+               {"FLOP/S", true}, {"ROOF", true}});
+  const json& cases = MemberOf(measurement, "cases");
+  if (!cases.is_array() || cases.empty()) return "";
+  for (const json& entry : cases) {
+    table.Row({Printable(TextOf(entry, "case_label")),
+               FormatDuration(NumberOf(entry, "a_median_ns")),
+               FormatDuration(NumberOf(entry, "b_median_ns")),
+               FormatInterval(NumberOf(entry, "ratio"), NumberOf(entry, "ratio_low"),
+                              NumberOf(entry, "ratio_high")),
+               FormatRate(NumberOf(entry, "bytes_per_s"), "B/s"),
+               FormatRate(NumberOf(entry, "flops_per_s"), "/s"),
+               FormatPercent(NumberOf(entry, "roofline_fraction"))});
+  }
+  return table.Render(width);
+}
+
+std::string VerificationTable(const json& verification, int width) {
+  const json& cases = MemberOf(verification, "cases");
+  if (!cases.is_array() || cases.empty()) return "";
+  Table table({{"CASE"}, {"OUTPUT"}, {"ERROR/BOUND", true}, {"RMS ERROR", true}, {"RESULT"},
+               {"SIZES"}});
+  for (const json& entry : cases) {
+    const std::string label = Printable(TextOf(entry, "case_label"));
+    const std::string sizes = Printable(TextOf(entry, "describe"));
+    const json& passed = MemberOf(entry, "passed");
+    const std::string result = MemberOf(entry, "unsupported") == json(true) ? "unsupported"
+                               : passed == json(true)                      ? "passed"
+                                                                            : "FAILED";
+    const json& outputs = MemberOf(entry, "outputs");
+    if (!outputs.is_array() || outputs.empty()) {
+      table.Row({label, "-", "-", "-", result, sizes});
+      continue;
+    }
+    for (const json& output : outputs) {
+      table.Row({label, Printable(TextOf(output, "output")),
+                 fmt::format("{:.3g}", NumberOf(output, "worst")),
+                 fmt::format("{:.2g}", NumberOf(output, "rms")), result, sizes});
+    }
+  }
+  return table.Render(width);
+}
+
+std::string VerdictText(const json& record) {
+  std::string text = fmt::format("{} at {}", TextOf(record, "verdict", "no verdict"),
+                                 TextOf(record, "stage", "an unknown stage"));
+  if (const std::string code = TextOf(record, "reason_code"); !code.empty()) {
+    text += fmt::format(" ({})", code);
+  }
+  if (const std::string label = TextOf(record, "case_label"); !label.empty()) {
+    text += fmt::format(", case {}", label);
+  }
+  if (const std::string message = TextOf(record, "message"); !message.empty()) {
+    text += ": " + message;
+  }
+  const json& evidence = MemberOf(record, "evidence");
+  if (evidence.is_object()) {
+    for (const auto& [name, value] : evidence.items()) {
+      if (value.is_structured() && value.size() > 8) continue;
+      const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+      if (shown.size() <= 400) text += fmt::format("\n  {}: {}", name, shown);
+    }
+  }
+  return Printable(text);
+}
+
+std::string DiagnosticsText(const json& diagnostics) {
+  std::string text;
+  if (!diagnostics.is_array()) return text;
+  for (const json& entry : diagnostics) {
+    text += TextOf(entry, "file", "?");
+    if (const auto line = static_cast<long long>(NumberOf(entry, "line")); line > 0) {
+      text += fmt::format(":{}", line);
+      const auto column = static_cast<long long>(NumberOf(entry, "column"));
+      if (column > 0) text += fmt::format(":{}", column);
+    }
+    text += fmt::format(": {}: {}\n", TextOf(entry, "severity", "note"), TextOf(entry, "text"));
+  }
+  return Printable(text);
+}
+
+}  // namespace fettle

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Evidence as text for a person, shared by show, try, verify and demo.
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace fettle {
+
+// Medians of both sides, ratio with interval, bytes/s, flop/s and roofline fraction per timed case;
+// `measurement` in the form of core/evidence.h. Ends with a line end; empty for none.
+std::string MeasurementTable(const nlohmann::json& measurement, int width);
+
+// Worst error over its tolerance per case and output, and the cases that are unsupported.
+std::string VerificationTable(const nlohmann::json& verification, int width);
+
+// "INCORRECT at verify (tolerance), case checked/3: message" and the first mismatch when there is
+// one; `record` in the form of core/verdict.h.
+std::string VerdictText(const nlohmann::json& record);
+
+// One line per diagnostic: "kernel.cu:12:3: error: text".
+std::string DiagnosticsText(const nlohmann::json& diagnostics);
+
+}  // namespace fettle
