@@ -35,7 +35,10 @@ CLI::Option* AddItem(CLI::App& app, const FlagSet::Item& item) {
 std::string Complaint(const CLI::ParseError& error, const std::string& command) {
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
-  if (!message.empty() && std::isupper(static_cast<unsigned char>(message[0])) != 0) {
+  const auto upper = [&](std::size_t i) {
+    return i < message.size() && std::isupper(static_cast<unsigned char>(message[i])) != 0;
+  };
+  if (upper(0) && !upper(1)) {  // A sentence, not a metavariable.
     message[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(message[0])));
   }
   while (!message.empty() && message.back() == ' ') message.pop_back();
@@ -78,7 +81,7 @@ absl::StatusOr<ParsedCommand> ParseCommandLine(
     for (CLI::App* child : apps) {
       if (child->parsed()) shown = child;
     }
-    return ParsedCommand{.text = shown->help()};
+    return ParsedCommand{.text = shown->help(shown == &app ? "" : "fettle")};
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(Complaint(error, known(command) ? command : ""));
   }

@@ -54,6 +54,18 @@ std::string VerificationTable(const json& verification, int width) {
   return table.Render(width);
 }
 
+std::string MutationTable(const json& registration, int width) {
+  const json& mutations = MemberOf(registration, "mutations");
+  if (!mutations.is_array() || mutations.empty()) return "";
+  Table table({{"KNOWN-BAD OUTPUT"}, {"CASE"}, {"OUTPUT"}, {"RESULT"}});
+  for (const json& mutation : mutations) {
+    table.Row({Printable(TextOf(mutation, "name")), Printable(TextOf(mutation, "case_label", "-")),
+               Printable(TextOf(mutation, "output", "-")),
+               MemberOf(mutation, "rejected") == json(true) ? "rejected" : "ACCEPTED"});
+  }
+  return table.Render(width);
+}
+
 std::string VerdictText(const json& record) {
   std::string text = fmt::format("{} at {}", TextOf(record, "verdict", "no verdict"),
                                  TextOf(record, "stage", "an unknown stage"));

@@ -16,6 +16,10 @@ std::string MeasurementTable(const nlohmann::json& measurement, int width);
 // Worst error over its tolerance per case and output, and the cases that are unsupported.
 std::string VerificationTable(const nlohmann::json& verification, int width);
 
+// The known-bad outputs that a task's checker was tried with, and whether it rejected them; from
+// UnitResult's `registration`. Empty for none.
+std::string MutationTable(const nlohmann::json& registration, int width);
+
 // "INCORRECT at verify (tolerance), case checked/3: message" and the first mismatch when there is
 // one; `record` in the form of core/verdict.h.
 std::string VerdictText(const nlohmann::json& record);

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "core/digest.h"
 #include "core/status_macros.h"
+#include "exporter/speedup.h"
 #include "exporter/verify.h"
-#include "judge/accept.h"
-#include "judge/statistics.h"
 
 namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kDisplayLevel = 0.05;  // Two-sided 95 %.
 
 absl::StatusOr<KernelUnderTest> ReadKernel(const Task& task, const std::string& target,
                                            const json& kernel, const json& values) {
@@ -53,13 +48,13 @@ std::string ReasonOf(const UnitResult& result, RerunOutcome& outcome) {
     return "verification did not pass";
   }
   if (!result.measurement.has_value()) return "nothing was measured";
-  const judge::ConfirmationDecision decision = judge::DecideConfirmation(
-      *result.measurement, /*k=*/1, /*aa_spread=*/0, judge::AcceptanceRule{});
-  outcome.ratio = decision.ratio;
-  outcome.ratio_low = std::exp(decision.stats.LowerBound(kDisplayLevel / 2));
-  if (decision.record.verdict == Verdict::kWin) return "";
-  return fmt::format("{}: {}", std::string(VerdictName(decision.record.verdict)),
-                     decision.record.message);
+  const Speedup speedup = SummarizeSpeedup(*result.measurement);
+  outcome.ratio = speedup.ratio;
+  outcome.ratio_low = speedup.low;
+  outcome.ratio_high = speedup.high;
+  if (speedup.verdict.verdict == Verdict::kWin) return "";
+  return fmt::format("{}: {}", std::string(VerdictName(speedup.verdict.verdict)),
+                     speedup.verdict.message);
 }
 
 }  // namespace
@@ -103,6 +98,7 @@ RerunOutcome JudgeRerun(const VariantProvenance& variant, const UnitResult& resu
                       {"reason", outcome.reason},
                       {"ratio", outcome.ratio},
                       {"ratio_low", outcome.ratio_low},
+                      {"ratio_high", outcome.ratio_high},
                       {"objects_equal", outcome.objects_equal},
                       {"objects_different", outcome.objects_different},
                       {"result", ToJson(result)}};

@@ -46,7 +46,7 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
 struct RerunOutcome {
   bool passed = false;
   std::string reason;         // Why not, for a person; empty when passed.
-  double ratio = 0, ratio_low = 0;
+  double ratio = 0, ratio_low = 0, ratio_high = 0;
   int objects_equal = 0, objects_different = 0;  // Rebuilt code objects against the bundle's.
   nlohmann::json evidence;    // The document to add to the bundle.
 };

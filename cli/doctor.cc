@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/local.h"
+#include "core/status_macros.h"
+#include "worker/sandbox.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+// A library found at run time, by the names that versions of it have, newest first.
+struct Library {
+  const char* what;
+  std::array<const char*, 4> names;
+  const char* remedy;
+};
+
+constexpr std::array<Library, 7> kLibraries = {{
+    {"CUDA driver", {"libcuda.so.1"}, "install NVIDIA's driver"},
+    {"NVRTC (compiles for sm_*)",
+     {"libnvrtc.so.13", "libnvrtc.so.12"},
+     "install CUDA 12 or 13, or its libnvrtc alone"},
+    {"NVML (NVIDIA clocks and power)", {"libnvidia-ml.so.1"}, "comes with NVIDIA's driver"},
+    {"HIP runtime",
+     {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
+     "install ROCm 5, 6 or 7"},
+    {"hiprtc (compiles for gfx*)",
+     {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5"},
+     "install ROCm 5, 6 or 7"},
+    {"amd_smi (AMD clocks and power)", {"libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so"},
+     "install ROCm's amd-smi-lib"},
+    {"ROCm SMI (older AMD machines)", {"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5"},
+     "install ROCm's rocm-smi-lib"},
+}};
+
+// The first name that loads; empty when none does.
+std::string FindLibrary(const Library& library) {
+  for (const char* name : library.names) {
+    if (name == nullptr) continue;
+    // Left loaded: some of these libraries do not survive being unloaded.
+    if (::dlopen(name, RTLD_NOW | RTLD_LOCAL) != nullptr) return name;
+  }
+  return "";
+}
+
+json DeviceJson(const DeviceInfo& device) {
+  return {{"id", device.id},
+          {"model", device.model},
+          {"driver", device.driver},
+          {"target", device.target.name},
+          {"partition", device.partition},
+          {"memory_bytes", device.memory_bytes}};
+}
+
+class DoctorCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "doctor"; }
+  std::string summary() const override { return "list what this machine offers and what is missing"; }
+  std::string details() const override {
+    return "Exit code: 0 kernels can be optimized here, 3 something needed is missing.";
+  }
+  void Declare(FlagSet& flags) override {
+    flags.Flag("--json", "", &json_, "print JSON");
+    local_.Declare(flags);
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    json report = {{"version", FettleVersion()}};
+    const absl::StatusOr<LocalLab> lab = LocalLab::Open(local_);
+    report["runner"] = lab.ok() ? "found" : std::string(lab.status().message());
+    report["devices"] = json::array();
+    report["compilers"] = json::array();
+    if (lab.ok()) {
+      for (const DeviceInfo& device : lab->runner->devices()) {
+        report["devices"].push_back(DeviceJson(device));
+      }
+      report["compilers"] = lab->runner->compilers();
+    }
+    report["libraries"] = json::array();
+    for (const Library& library : kLibraries) {
+      const std::string found = FindLibrary(library);
+      report["libraries"].push_back({{"what", library.what},
+                                     {"found", found},
+                                     {"remedy", found.empty() ? library.remedy : ""}});
+    }
+    const SandboxLevel& sandbox = sandbox_level();
+    report["sandbox"] = {{"level", sandbox.name()}, {"missing", sandbox.missing}};
+    if (json_) {
+      context.terminal.Print(report.dump(2));
+    } else {
+      PrintText(context.terminal, report);
+    }
+    const bool able = lab.ok() && !report["devices"].empty() && !report["compilers"].empty();
+    return able ? ExitCode::kOk : ExitCode::kUnavailable;
+  }
+
+ private:
+  static void PrintText(Terminal& terminal, const json& report) {
+    const int width = terminal.width();
+    terminal.Print(fmt::format("fettle {}", TextOf(report, "version")));
+    if (TextOf(report, "runner") != "found") {
+      terminal.Print(Printable("runner: " + TextOf(report, "runner")));
+    }
+    Table devices({{"DEVICE"}, {"TARGET"}, {"MODEL"}, {"DRIVER"}, {"MEMORY", true}});
+    for (const json& device : report["devices"]) {
+      devices.Row({TextOf(device, "id"), TextOf(device, "target"),
+                   Printable(TextOf(device, "model") + (TextOf(device, "partition").empty()
+                                                            ? ""
+                                                            : " " + TextOf(device, "partition"))),
+                   Printable(TextOf(device, "driver")),
+                   FormatBytes(NumberOf(device, "memory_bytes"))});
+    }
+    terminal.Raw(devices.empty() ? "no devices\n" : devices.Render(width));
+    Table compilers({{"COMPILER"}, {"IDENTITY"}, {"TARGETS"}});
+    for (const json& compiler : report["compilers"]) {
+      std::string targets;
+      for (const json& target : MemberOf(compiler, "targets")) {
+        if (target.is_string()) targets += (targets.empty() ? "" : " ") + target.get<std::string>();
+      }
+      compilers.Row({TextOf(compiler, "name"), Printable(TextOf(compiler, "identity")), targets});
+    }
+    terminal.Raw("\n");
+    terminal.Raw(compilers.empty() ? "no compilers: install g++ (apt-get install g++)\n"
+                                   : compilers.Render(width));
+    Table libraries({{"LIBRARY"}, {"FOUND"}, {"TO GET IT"}});
+    for (const json& library : report["libraries"]) {
+      libraries.Row({TextOf(library, "what"),
+                     TextOf(library, "found").empty() ? "missing" : TextOf(library, "found"),
+                     TextOf(library, "remedy")});
+    }
+    terminal.Raw("\n" + libraries.Render(width));
+    const json& sandbox = report["sandbox"];
+    terminal.Print(fmt::format("\nsandbox: {}", TextOf(sandbox, "level")));
+    if (!TextOf(sandbox, "missing").empty()) {
+      terminal.Print(Printable("  missing: " + TextOf(sandbox, "missing")));
+    }
+  }
+
+  bool json_ = false;
+  LocalFlags local_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeDoctorCommand() { return std::make_unique<DoctorCommand>(); }
+
+}  // namespace fettle

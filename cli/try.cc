@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/local.h"
+#include "cli/report.h"
+#include "cli/submit.h"
+#include "cli/task_folder.h"
+#include "cli/wire_json.h"
+#include "core/status_macros.h"
+#include "exporter/speedup.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMaxKernelBytes = 4 << 20;
+
+// "BLOCK=128" into `values`. kInvalidArgument says what to write.
+absl::Status SetValue(const std::string& text, json& values) {
+  const std::size_t equals = text.find('=');
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const char* begin = equals == std::string::npos ? end : text.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (equals == 0 || begin == end || error != std::errc() || stop != end) {
+    return absl::InvalidArgumentError(fmt::format("--set {}: write NAME=INTEGER", text));
+  }
+  values[text.substr(0, equals)] = value;
+  return absl::OkStatus();
+}
+
+class TryCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "try"; }
+  std::string summary() const override { return "one verdict on a kernel, counted in no job"; }
+  std::string details() const override {
+    return "A source file is run with the baseline's launch plan; a .json file is a whole proposal\n"
+           "(source, tunables, values, launches, workspace, requires).\n"
+           "Exit code: 0 right and faster, 1 not.";
+  }
+  void Declare(FlagSet& flags) override {
+    flags.Positional("TASK", &task_, "task folder").completes = Completes::kFolder;
+    flags.Flag("--kernel", "FILE", &kernel_, "kernel source or proposal (default: the baseline)")
+        .completes = Completes::kFile;
+    flags.Flag("--set", "NAME=VALUE", &set_, "value of a tunable; may be repeated");
+    flags.Flag("--case", "LABEL", &case_, "only this case, as timed/0 or checked/3 (a bare N: "
+                                          "checked/N)");
+    flags.Flag("--target", "T", &target_, "architecture (default auto: the best device found)");
+    flags.Flag("--verify-only", "", &verify_only_, "do not measure");
+    flags.Flag("--json", "", &json_, "print JSON");
+    local_.Declare(flags);
+    connection_.Declare(flags);
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    FETTLE_ASSIGN_OR_RETURN(const TaskFiles files, ReadTaskFolder(task_));
+    std::vector<TaskProblem> problems;
+    const auto task = Task::Parse(files, &problems);
+    if (!task.ok() && problems.empty()) return task.status();
+    if (!task.ok()) return ReportProblems(context.terminal, task_, problems);
+    FETTLE_ASSIGN_OR_RETURN(const json block, KernelBlock(**task));
+    auto kernel = (*task)->ParseKernelSpec(block, &problems);
+    if (!kernel.ok()) {
+      if (problems.empty()) return kernel.status();
+      return ReportProblems(context.terminal, kernel_.empty() ? "the kernel" : kernel_, problems);
+    }
+    if (!case_.empty() && case_.find('/') == std::string::npos) case_ = "checked/" + case_;
+    FETTLE_ASSIGN_OR_RETURN(const json result, Evaluate(context, **task, block, *kernel));
+    return Report(context, result);
+  }
+
+ private:
+  absl::StatusOr<json> KernelBlock(const Task& task) {
+    json block = ToJson(task.baseline());
+    if (!kernel_.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(kernel_, kMaxKernelBytes));
+      if (kernel_.ends_with(".json")) {
+        block = json::parse(text, nullptr, /*allow_exceptions=*/false);
+        if (!block.is_object()) {
+          return absl::InvalidArgumentError(
+              fmt::format("read the proposal {}: not a JSON object", kernel_));
+        }
+      } else {
+        block["source"] = text;
+        block["source_name"] = std::filesystem::path(kernel_).filename().string();
+      }
+    }
+    for (const std::string& text : set_) {
+      FETTLE_RETURN_IF_ERROR(SetValue(text, block["values"]));
+    }
+    return block;
+  }
+
+  // The UnitResult, from here or from a server's worker.
+  absl::StatusOr<json> Evaluate(Context& context, const Task& task, const json& block,
+                                const KernelSpec& kernel) {
+    if (connection_.given()) {
+      FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
+      v1::TryKernelRequest request;
+      request.set_task_blob(PackTaskFiles(task.files()));
+      request.set_target(target_);
+      request.set_kernel_json(block.dump());
+      request.set_only_case(case_);
+      request.set_measure(!verify_only_);
+      FETTLE_ASSIGN_OR_RETURN(const std::string result, client->TryKernel(request));
+      return ParseDocument(result);
+    }
+    FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(local_));
+    FETTLE_ASSIGN_OR_RETURN(
+        WorkUnit unit, BaselineUnit(UnitKind::kEvaluate, task, ChooseTarget(target_, *lab.runner),
+                                    *lab.blobs));
+    unit.candidate.kernel = kernel;
+    unit.candidate.values = kernel.values;
+    unit.candidate.digest = CandidateDigest(task.digest(), unit.target, kernel, kernel.values);
+    unit.screen = false;
+    unit.measure = !verify_only_;
+    unit.only_case = case_;
+    FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(unit)));
+    return ToJson(result);
+  }
+
+  absl::StatusOr<ExitCode> Report(Context& context, const json& document) {
+    FETTLE_ASSIGN_OR_RETURN(const UnitResult result, UnitResultFromJson(document));
+    VerdictRecord verdict;
+    std::string headline;
+    if (result.verdict.has_value()) {
+      verdict = *result.verdict;
+    } else if (result.measurement.has_value()) {
+      const Speedup speedup = SummarizeSpeedup(*result.measurement);
+      verdict = speedup.verdict;
+      headline = fmt::format("right; {} over the baseline",
+                             FormatInterval(speedup.ratio, speedup.low, speedup.high));
+    } else {
+      verdict.verdict = Verdict::kNoWin;
+      headline = "right; not measured";
+    }
+    const bool right = !result.verdict.has_value();
+    const bool yes = right && (!result.measurement.has_value() || verdict.verdict == Verdict::kWin);
+    if (json_) {
+      json out = document;
+      out["summary"] = {{"right", right}, {"verdict", ToJson(verdict)}};
+      context.terminal.Print(out.dump(2));
+      return yes ? ExitCode::kOk : ExitCode::kNo;
+    }
+    const int width = context.terminal.width();
+    for (const json& build : MemberOf(document, "builds")) {
+      context.terminal.Raw(DiagnosticsText(MemberOf(build, "diagnostics")));
+    }
+    context.terminal.Raw(VerificationTable(MemberOf(document, "verification"), width));
+    context.terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width));
+    if (!headline.empty()) context.terminal.Print(headline);
+    if (!right || (result.measurement.has_value() && !yes)) {
+      context.terminal.Print(VerdictText(ToJson(verdict)));
+    } else if (result.measurement.has_value()) {
+      context.terminal.Print("would be a contender; only a job's confirmation makes it a win");
+    }
+    return yes ? ExitCode::kOk : ExitCode::kNo;
+  }
+
+  std::string task_, kernel_, case_;
+  std::string target_ = "auto";
+  std::vector<std::string> set_;
+  bool verify_only_ = false;
+  bool json_ = false;
+  LocalFlags local_;
+  ConnectionFlags connection_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeTryCommand() { return std::make_unique<TryCommand>(); }
+
+}  // namespace fettle
