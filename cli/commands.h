@@ -9,8 +9,29 @@
 namespace fettle {
 
 // One factory per subcommand, each in its own file.
+std::unique_ptr<Subcommand> MakeBackupCommand();
+std::unique_ptr<Subcommand> MakeCancelCommand();
+std::unique_ptr<Subcommand> MakeCandidatesCommand();
+std::unique_ptr<Subcommand> MakeCheckCommand();
+std::unique_ptr<Subcommand> MakeCompileCommand();
 std::unique_ptr<Subcommand> MakeCompletionCommand();
+std::unique_ptr<Subcommand> MakeDemoCommand();
+std::unique_ptr<Subcommand> MakeDiffCommand();
+std::unique_ptr<Subcommand> MakeDoctorCommand();
+std::unique_ptr<Subcommand> MakeExportCommand();
+std::unique_ptr<Subcommand> MakeGcCommand();
+std::unique_ptr<Subcommand> MakeInitCommand();
+std::unique_ptr<Subcommand> MakeJobsCommand();
+std::unique_ptr<Subcommand> MakeResumeCommand();
+std::unique_ptr<Subcommand> MakeServeCommand();
+std::unique_ptr<Subcommand> MakeShowCommand();
+std::unique_ptr<Subcommand> MakeSubmitCommand();
+std::unique_ptr<Subcommand> MakeTryCommand();
+std::unique_ptr<Subcommand> MakeVariantsCommand();
+std::unique_ptr<Subcommand> MakeVerifyCommand();
 std::unique_ptr<Subcommand> MakeVersionCommand();
+std::unique_ptr<Subcommand> MakeWatchCommand();
+std::unique_ptr<Subcommand> MakeWorkerCommand();
 
 std::string FettleVersion();
 

@@ -2,6 +2,7 @@
 #include <csignal>
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,27 @@ namespace {
 
 std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   std::vector<std::unique_ptr<Subcommand>> all;
+  all.push_back(MakeServeCommand());
+  all.push_back(MakeWorkerCommand());
+  all.push_back(MakeDoctorCommand());
+  all.push_back(MakeDemoCommand());
+  all.push_back(MakeInitCommand());
+  all.push_back(MakeCheckCommand());
+  all.push_back(MakeCompileCommand());
+  all.push_back(MakeTryCommand());
+  all.push_back(MakeSubmitCommand());
+  all.push_back(MakeWatchCommand());
+  all.push_back(MakeCancelCommand());
+  all.push_back(MakeResumeCommand());
+  all.push_back(MakeJobsCommand());
+  all.push_back(MakeCandidatesCommand());
+  all.push_back(MakeVariantsCommand());
+  all.push_back(MakeShowCommand());
+  all.push_back(MakeDiffCommand());
+  all.push_back(MakeExportCommand());
+  all.push_back(MakeVerifyCommand());
+  all.push_back(MakeBackupCommand());
+  all.push_back(MakeGcCommand());
   all.push_back(MakeCompletionCommand());
   all.push_back(MakeVersionCommand());
   return all;
@@ -61,7 +83,6 @@ class SignalWatcher {
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  const SignalWatcher signals;
   Terminal terminal = Terminal::Standard();
   const auto subcommands = AllSubcommands();
   const auto parsed =
@@ -74,7 +95,9 @@ int Main(int argc, char** argv) {
     terminal.Raw(parsed->text);
     return static_cast<int>(ExitCode::kOk);
   }
-  Context context{terminal, signals.token(), argv[0], subcommands};
+  std::optional<SignalWatcher> signals;
+  if (!parsed->subcommand->handles_signals()) signals.emplace();
+  Context context{terminal, signals ? signals->token() : std::stop_token(), argv[0], subcommands};
   const absl::StatusOr<ExitCode> code = parsed->subcommand->Run(context);
   terminal.Status("");
   if (code.ok()) return static_cast<int>(*code);

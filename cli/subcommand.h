@@ -41,6 +41,9 @@ class Subcommand {
   virtual std::string summary() const = 0;        // One line.
   virtual std::string details() const { return ""; }  // Below the flags in --help.
   virtual void Declare(FlagSet& flags) = 0;
+  // Whether Run deals with SIGINT and SIGTERM itself; `Context::stop` is then never requested, and
+  // the process has one thread when Run begins.
+  virtual bool handles_signals() const { return false; }
   // Errors are printed by the caller as "fettle NAME: message".
   virtual absl::StatusOr<ExitCode> Run(Context& context) = 0;
 };

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "cli/budget_flags.h"
+#include "cli/child_server.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/job_view.h"
+#include "cli/paths.h"
+#include "cli/report.h"
+#include "cli/submit.h"
+#include "cli/task_folder.h"
+#include "cli/verify_bundle.h"
+#include "cli/wire_json.h"
+#include "core/status_macros.h"
+#include "exporter/bundle.h"
+
+namespace fettle {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A bundled task's folder: in the source tree of a build, or installed beside the binary.
+absl::StatusOr<std::string> BundledTask(const std::string& name) {
+  const fs::path program(ProgramFolder());
+  for (const fs::path& tasks : {program / "../../tasks", program / "../share/fettle/tasks"}) {
+    std::error_code error;
+    const fs::path folder = fs::weakly_canonical(tasks / name, error);
+    if (!error && fs::exists(folder / "task.yaml", error)) return folder.string();
+  }
+  return absl::NotFoundError(
+      fmt::format("find the bundled task {}: not beside this binary; give a folder with --task",
+                  name));
+}
+
+class DemoCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "demo"; }
+  std::string summary() const override {
+    return "optimize a bundled task, export the winner and verify the bundle";
+  }
+  std::string details() const override {
+    return "Starts a server on its own data folder unless one answers there.\n"
+           "Exit code: 0 a variant was accepted and its bundle verified, 1 not.";
+  }
+  void Declare(FlagSet& flags) override {
+    flags.Flag("--data", "DIR", &data_, "data folder (default: demo in the default data folder)")
+        .completes = Completes::kFolder;
+    flags.Flag("--task", "TASK", &task_, "task folder (default: the bundled layernorm)").completes =
+        Completes::kFolder;
+    flags.Flag("--target", "T", &target_, "architecture (default auto: the best device found)");
+    flags.Flag("--out", "DIR", &out_, "bundle folder (default: in the data folder)").completes =
+        Completes::kFolder;
+    flags.Flag("--seed", "N", &seed_, "seed of the search (default: drawn)");
+    budget_.Declare(flags);
+    flags.Flag("--json", "", &json_, "print the summary as JSON");
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override;
+
+ private:
+  absl::StatusOr<v1::Job> Optimize(Context& context, OptimizerClient& client);
+  absl::StatusOr<std::string> Export(OptimizerClient& client, const v1::Variant& variant,
+                                     const std::string& data);
+  absl::StatusOr<ExitCode> Summarize(Context& context, const v1::Variant& variant,
+                                     const std::string& bundle,
+                                     const std::vector<RerunReport>& reruns);
+
+  std::string data_, task_, out_;
+  std::string target_ = "auto";
+  std::int64_t seed_ = 0;
+  BudgetFlags budget_;
+  bool json_ = false;
+};
+
+absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
+  const std::string data = data_.empty() ? DataFolder("") + "/demo" : DataFolder(data_);
+  ConnectionFlags connection;
+  connection.data = data;
+  FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection));
+  std::unique_ptr<ChildServer> server;
+  if (!client->GetServerInfo().ok()) {
+    FETTLE_ASSIGN_OR_RETURN(server, ChildServer::Start(data, context.stop));
+  }
+  FETTLE_ASSIGN_OR_RETURN(const v1::Job job, Optimize(context, *client));
+  if (job.best_variant_id().empty()) return ExitCode::kNo;
+  FETTLE_ASSIGN_OR_RETURN(const v1::Variant variant, client->GetVariant(job.best_variant_id()));
+  FETTLE_ASSIGN_OR_RETURN(const std::string bundle, Export(*client, variant, data));
+  server.reset();  // Its worker leaves the device to the rerun.
+  FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle));
+  const BundleReport report = VerifyBundle(files);
+  if (!report.problems.empty()) {
+    return absl::DataLossError(fmt::format("verify the bundle {}: {}: {}", bundle,
+                                           report.problems[0].path, report.problems[0].message));
+  }
+  context.terminal.Note("verifying the bundle by running it again");
+  FETTLE_ASSIGN_OR_RETURN(const auto reruns,
+                          RerunBundle(context, LocalFlags(), bundle, files, report));
+  return Summarize(context, variant, bundle, reruns);
+}
+
+absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient& client) {
+  if (task_.empty()) {
+    FETTLE_ASSIGN_OR_RETURN(task_, BundledTask("layernorm"));
+  }
+  FETTLE_ASSIGN_OR_RETURN(const TaskFiles files, ReadTaskFolder(task_));
+  SubmitRequest request;
+  request.target = target_;
+  request.seed = static_cast<std::uint64_t>(std::max<std::int64_t>(seed_, 0));
+  if (budget_.empty()) {
+    budget_.candidates = 40;
+    budget_.minutes = 5;
+  }
+  FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());
+  FETTLE_ASSIGN_OR_RETURN(const v1::Job job, SubmitTask(context, client, files, request));
+  FETTLE_RETURN_IF_ERROR(
+      FollowJob(context, client, job, 0, /*json=*/false, /*patience_s=*/60).status());
+  return client.GetJob(job.id());
+}
+
+absl::StatusOr<std::string> DemoCommand::Export(OptimizerClient& client,
+                                                const v1::Variant& variant,
+                                                const std::string& data) {
+  v1::ExportBundleRequest request;
+  request.add_variant_ids(variant.id());
+  FETTLE_ASSIGN_OR_RETURN(const std::string bytes, client.ExportBundle(request));
+  FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, UnpackBundle(bytes));
+  const std::string bundle =
+      out_.empty() ? fmt::format("{}/bundles/{}-{}", data, variant.task_name(), variant.id())
+                   : out_;
+  FETTLE_RETURN_IF_ERROR(WriteBundle(bundle, files));
+  return bundle;
+}
+
+absl::StatusOr<ExitCode> DemoCommand::Summarize(Context& context, const v1::Variant& variant,
+                                                const std::string& bundle,
+                                                const std::vector<RerunReport>& reruns) {
+  const bool verified = !reruns.empty() && reruns[0].skipped.empty() && reruns[0].outcome.passed;
+  const RerunOutcome outcome = reruns.empty() ? RerunOutcome() : reruns[0].outcome;
+  if (json_) {
+    context.terminal.Print(nlohmann::json{{"variant", ToJson(variant)},
+                                          {"bundle", bundle},
+                                          {"verified", verified},
+                                          {"rerun", outcome.evidence}}
+                               .dump(2));
+    return verified ? ExitCode::kOk : ExitCode::kNo;
+  }
+  Terminal& terminal = context.terminal;
+  terminal.Print("");
+  terminal.Print(terminal.Bold(Printable(fmt::format("{} on {} ({})", variant.task_name(),
+                                                     variant.target(), variant.device_model()))));
+  terminal.Print(Printable(fmt::format("  winning configuration: {}",
+                                       FormatValuesText(variant.values_json()))));
+  terminal.Print(fmt::format(
+      "  speed-up over {}: {}",
+      variant.is_tuned_baseline() ? "the declared configuration" : "the tuned baseline",
+      FormatInterval(variant.ratio(), variant.ratio_low(), variant.ratio_high())));
+  terminal.Print(fmt::format("  fraction of the roofline: {}",
+                             FormatPercent(variant.roofline_fraction())));
+  terminal.Print(Printable(fmt::format(
+      "  run again from the bundle: {}",
+      verified ? FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high)
+               : "FAILED: " + (reruns.empty() || reruns[0].skipped.empty() ? outcome.reason
+                                                                          : reruns[0].skipped))));
+  terminal.Print(fmt::format("  bundle: {}", bundle));
+  return verified ? ExitCode::kOk : ExitCode::kNo;
+}
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeDemoCommand() { return std::make_unique<DemoCommand>(); }
+
+}  // namespace fettle

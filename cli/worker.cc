@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/local.h"
+#include "cli/paths.h"
+#include "core/status_macros.h"
+#include "proto/channel.h"
+#include "worker/worker_client.h"
+
+namespace fettle {
+namespace {
+
+class WorkerCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "worker"; }
+  std::string summary() const override { return "offer this machine's devices to a server"; }
+  std::string details() const override {
+    return "Connects outwards and reconnects by itself. SIGTERM gives its leases back and ends it.";
+  }
+  void Declare(FlagSet& flags) override {
+    flags.Flag("--endpoint", "ADDRESS", &options_.endpoint.endpoint,
+               "server: unix:/path or host:port (FETTLE_ENDPOINT)");
+    flags.Flag("--token-file", "FILE", &options_.endpoint.token_file,
+               "file with the worker's token, mode 0600 (FETTLE_TOKEN_FILE)")
+        .completes = Completes::kFile;
+    flags.Flag("--ca", "FILE", &options_.endpoint.ca_file, "certificate to trust (FETTLE_CA_FILE)")
+        .completes = Completes::kFile;
+    flags.Flag("--server-name", "NAME", &options_.endpoint.server_name,
+               "name in the server's certificate, where it differs from the host");
+    flags.Flag("--data", "DIR", &data_, "data folder whose server is meant (FETTLE_DATA_DIR)")
+        .completes = Completes::kFolder;
+    flags.Flag("--device", "ID", &devices_, "device to offer; may be repeated (default: all)");
+    flags.Flag("--slots", "N", &slots_, "units held at once (default: by devices and cores)");
+    flags.Flag("--compile-jobs", "N", &compile_jobs_, "compiles at once (default: one per core)");
+    flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")
+        .completes = Completes::kFolder;
+    flags.Flag("--runner", "FILE", &local_.runner,
+               "the fettle-runner program (default: beside fettle)")
+        .completes = Completes::kFile;
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    if (slots_ < 0 || slots_ > 1000 || compile_jobs_ < 0 || compile_jobs_ > 1000) {
+      return absl::InvalidArgumentError("--slots and --compile-jobs: 0 to 1000");
+    }
+    if (options_.endpoint.endpoint.empty() && !data_.empty()) {
+      options_.endpoint.endpoint = SocketEndpoint(DataFolder(data_));
+    }
+    FETTLE_ASSIGN_OR_RETURN(options_.endpoint, ResolveEndpoint(std::move(options_.endpoint)));
+    options_.runner = local_.ToOptions();
+    options_.runner.device_ids = devices_;
+    options_.runner.compile_jobs = static_cast<int>(compile_jobs_);
+    options_.slots = static_cast<int>(slots_);
+    if (!options_.runner.cache_dir.empty()) {
+      FETTLE_RETURN_IF_ERROR(MakePrivateFolder(options_.runner.cache_dir));
+    }
+    FETTLE_RETURN_IF_ERROR(RunWorker(options_, context.stop));
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string data_;
+  WorkerOptions options_;
+  LocalFlags local_;
+  std::vector<std::string> devices_;
+  std::int64_t slots_ = 0, compile_jobs_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeWorkerCommand() { return std::make_unique<WorkerCommand>(); }
+
+}  // namespace fettle
