@@ -28,7 +28,7 @@ class CandidatesCommand final : public Subcommand {
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Candidate& candidate : candidates) list.push_back(ToJson(candidate));
-      context.terminal.Print(nlohmann::json{{"candidates", list}}.dump(2));
+      context.terminal.Print(list.dump(2));
       return ExitCode::kOk;
     }
     Table table({{"#", true}, {"DIGEST"}, {"VALUES"}, {"SPEED-UP", true}, {"VERDICT"}, {"REASON"}});

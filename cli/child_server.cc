@@ -40,7 +40,7 @@ std::string EndOfLog(const std::string& path) {
 
 absl::StatusOr<pid_t> Spawn(const std::string& data, const std::string& log) {
   std::string program = ProgramFolder() + "/fettle";
-  std::string verb = "serve", flag = "--data", folder = data;
+  std::string verb = "serve", flag = "--data-dir", folder = data;
   char* arguments[] = {program.data(), verb.data(), flag.data(), folder.data(), nullptr};
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);

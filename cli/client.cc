@@ -192,7 +192,8 @@ void ConnectionFlags::Declare(FlagSet& flags) {
       .completes = Completes::kFile;
   flags.Flag("--ca", "FILE", &ca_file, "certificate to trust (FETTLE_CA_FILE)").completes =
       Completes::kFile;
-  flags.Flag("--data", "DIR", &data, "data folder whose server is meant (FETTLE_DATA_DIR)")
+  flags.Flag("--data-dir", "DIR", &data, "data folder whose server is meant (FETTLE_DATA_DIR)")
+      .Alias("--data")
       .completes = Completes::kFolder;
 }
 

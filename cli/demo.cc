@@ -48,7 +48,8 @@ class DemoCommand final : public Subcommand {
            "Exit code: 0 a variant was accepted and its bundle verified, 1 not.";
   }
   void Declare(FlagSet& flags) override {
-    flags.Flag("--data", "DIR", &data_, "data folder (default: demo in the default data folder)")
+    flags.Flag("--data-dir", "DIR", &data_, "data folder (default: demo in the default data folder)")
+        .Alias("--data")
         .completes = Completes::kFolder;
     flags.Flag("--task", "TASK", &task_, "task folder (default: the bundled layernorm)").completes =
         Completes::kFolder;

@@ -25,18 +25,8 @@ struct Side {
 std::map<std::string, std::string> FilesOf(const json& kernel) {
   std::map<std::string, std::string> files;
   const json& headers = MemberOf(kernel, "headers");
-  if (headers.is_object()) {
-    for (const auto& [name, text] : headers.items()) {
-      if (text.is_string()) files[name] = text.get<std::string>();
-    }
-  } else if (headers.is_array()) {
-    for (const json& header : headers) {
-      if (header.is_array() && header.size() == 2 && header[0].is_string() && header[1].is_string()) {
-        files[header[0].get<std::string>()] = header[1].get<std::string>();
-      } else if (header.is_object()) {
-        files[TextOf(header, "name")] = TextOf(header, "text");
-      }
-    }
+  if (headers.is_array()) {
+    for (const json& header : headers) files[TextOf(header, "name")] = TextOf(header, "text");
   }
   files[TextOf(kernel, "source_name", "kernel.cu")] = TextOf(kernel, "source");
   return files;

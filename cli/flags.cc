@@ -11,7 +11,8 @@ FlagSet::Item& FlagSet::Flag(std::string name, std::string metavar, Destination 
                     .metavar = std::move(metavar),
                     .help = std::move(help),
                     .destination = destination,
-                    .choices = {}});
+                    .choices = {},
+                    .alias = {}});
   return items_.back();
 }
 
@@ -23,7 +24,8 @@ FlagSet::Item& FlagSet::Positional(std::string metavar, Destination destination,
                     .destination = destination,
                     .positional = true,
                     .required = true,
-                    .choices = {}});
+                    .choices = {},
+                    .alias = {}});
   return items_.back();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,12 @@ class FlagSet {
     bool required = false;
     Completes completes = Completes::kNothing;
     std::vector<std::string> choices;  // Empty: anything.
+    std::string alias;                 // A second name that is understood.
+
+    Item& Alias(std::string other) {
+      alias = std::move(other);
+      return *this;
+    }
   };
 
   // A switch, or a flag with a value (a vector takes the flag any number of times).

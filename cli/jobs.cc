@@ -27,7 +27,7 @@ class JobsCommand final : public Subcommand {
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Job& job : jobs) list.push_back(ToJson(job));
-      context.terminal.Print(nlohmann::json{{"jobs", list}}.dump(2));
+      context.terminal.Print(list.dump(2));
       return ExitCode::kOk;
     }
     if (jobs.empty()) {

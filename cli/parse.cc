@@ -10,7 +10,7 @@ namespace fettle {
 namespace {
 
 CLI::Option* AddItem(CLI::App& app, const FlagSet::Item& item) {
-  const std::string& name = item.name;
+  const std::string name = item.alias.empty() ? item.name : item.alias + "," + item.name;
   CLI::Option* option = nullptr;
   if (bool* const* flag = std::get_if<bool*>(&item.destination)) {
     return app.add_flag(name, **flag, item.help);

@@ -16,7 +16,7 @@ std::string MeasurementTable(const json& measurement, int width) {
   const json& cases = MemberOf(measurement, "cases");
   if (!cases.is_array() || cases.empty()) return "";
   for (const json& entry : cases) {
-    table.Row({Printable(TextOf(entry, "case_label")),
+    table.Row({Printable(TextOf(entry, "case")),
                FormatDuration(NumberOf(entry, "a_median_ns")),
                FormatDuration(NumberOf(entry, "b_median_ns")),
                FormatInterval(NumberOf(entry, "ratio"), NumberOf(entry, "ratio_low"),
@@ -34,7 +34,7 @@ std::string VerificationTable(const json& verification, int width) {
   Table table({{"CASE"}, {"OUTPUT"}, {"ERROR/BOUND", true}, {"RMS ERROR", true}, {"RESULT"},
                {"SIZES"}});
   for (const json& entry : cases) {
-    const std::string label = Printable(TextOf(entry, "case_label"));
+    const std::string label = Printable(TextOf(entry, "case"));
     const std::string sizes = Printable(TextOf(entry, "describe"));
     const json& passed = MemberOf(entry, "passed");
     const std::string result = MemberOf(entry, "unsupported") == json(true) ? "unsupported"
@@ -55,15 +55,24 @@ std::string VerificationTable(const json& verification, int width) {
 }
 
 std::string MutationTable(const json& registration, int width) {
+  std::string text;
   const json& mutations = MemberOf(registration, "mutations");
-  if (!mutations.is_array() || mutations.empty()) return "";
-  Table table({{"KNOWN-BAD OUTPUT"}, {"CASE"}, {"OUTPUT"}, {"RESULT"}});
-  for (const json& mutation : mutations) {
-    table.Row({Printable(TextOf(mutation, "name")), Printable(TextOf(mutation, "case_label", "-")),
-               Printable(TextOf(mutation, "output", "-")),
-               MemberOf(mutation, "rejected") == json(true) ? "rejected" : "ACCEPTED"});
+  if (mutations.is_array() && !mutations.empty()) {
+    Table table({{"KNOWN-BAD OUTPUT"}, {"CASE"}, {"OUTPUT"}, {"RESULT"}});
+    for (const json& mutation : mutations) {
+      table.Row({Printable(TextOf(mutation, "mutation")), Printable(TextOf(mutation, "case", "-")),
+                 Printable(TextOf(mutation, "output", "-")),
+                 MemberOf(mutation, "rejected") == json(true) ? "rejected" : "ACCEPTED"});
+    }
+    text = table.Render(width);
   }
-  return table.Render(width);
+  const json& findings = MemberOf(registration, "findings");
+  if (!findings.is_array()) return text;
+  for (const json& finding : findings) {
+    text += Printable(fmt::format("{}: {} ({})\n", TextOf(finding, "severity", "note"),
+                                  TextOf(finding, "message"), TextOf(finding, "code")));
+  }
+  return text;
 }
 
 std::string VerdictText(const json& record) {
@@ -72,7 +81,7 @@ std::string VerdictText(const json& record) {
   if (const std::string code = TextOf(record, "reason_code"); !code.empty()) {
     text += fmt::format(" ({})", code);
   }
-  if (const std::string label = TextOf(record, "case_label"); !label.empty()) {
+  if (const std::string label = TextOf(record, "case"); !label.empty()) {
     text += fmt::format(", case {}", label);
   }
   if (const std::string message = TextOf(record, "message"); !message.empty()) {

@@ -18,7 +18,8 @@ class ResumeCommand final : public Subcommand {
   void Declare(FlagSet& flags) override {
     flags.Positional("JOB", &job_, "job id");
     budget_.Declare(flags);
-    flags.Flag("--watch", "", &watch_, "follow it");
+    flags.Flag("--watch", "", &watch_, "follow it (default on a terminal)");
+    flags.Flag("--no-watch", "", &no_watch_, "only print its state");
     flags.Flag("--json", "", &json_, "print JSON");
     connection_.Declare(flags);
   }
@@ -30,7 +31,9 @@ class ResumeCommand final : public Subcommand {
       FETTLE_ASSIGN_OR_RETURN(*request.mutable_budget(), budget_.ToWire());
     }
     FETTLE_ASSIGN_OR_RETURN(const v1::Job job, client->ResumeJob(request));
-    if (watch_) return FollowJob(context, *client, job, job.last_sequence(), json_, 120);
+    if (!no_watch_ && (watch_ || context.terminal.is_terminal())) {
+      return FollowJob(context, *client, job, job.last_sequence(), json_, 120);
+    }
     if (json_) {
       context.terminal.Print(ToJson(job).dump(2));
     } else {
@@ -43,6 +46,7 @@ class ResumeCommand final : public Subcommand {
   std::string job_;
   BudgetFlags budget_;
   bool watch_ = false;
+  bool no_watch_ = false;
   bool json_ = false;
   ConnectionFlags connection_;
 };

@@ -20,8 +20,9 @@ class ServeCommand final : public Subcommand {
            "start); beyond loopback it needs TLS.";
   }
   void Declare(FlagSet& flags) override {
-    flags.Flag("--data", "DIR", &data_, "data folder (FETTLE_DATA_DIR)").completes =
-        Completes::kFolder;
+    flags.Flag("--data-dir", "DIR", &data_, "data folder (FETTLE_DATA_DIR)")
+        .Alias("--data")
+        .completes = Completes::kFolder;
     flags.Flag("--socket", "FILE", &options_.socket_path,
                "unix socket (default: fettle.sock in the data folder)")
         .completes = Completes::kFile;

@@ -38,7 +38,7 @@ class VariantsCommand final : public Subcommand {
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Variant& variant : variants) list.push_back(ToJson(variant));
-      context.terminal.Print(nlohmann::json{{"variants", list}}.dump(2));
+      context.terminal.Print(list.dump(2));
       return ExitCode::kOk;
     }
     if (variants.empty()) {

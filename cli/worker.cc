@@ -28,7 +28,8 @@ class WorkerCommand final : public Subcommand {
         .completes = Completes::kFile;
     flags.Flag("--server-name", "NAME", &options_.endpoint.server_name,
                "name in the server's certificate, where it differs from the host");
-    flags.Flag("--data", "DIR", &data_, "data folder whose server is meant (FETTLE_DATA_DIR)")
+    flags.Flag("--data-dir", "DIR", &data_, "data folder whose server is meant (FETTLE_DATA_DIR)")
+        .Alias("--data")
         .completes = Completes::kFolder;
     flags.Flag("--device", "ID", &devices_, "device to offer; may be repeated (default: all)");
     flags.Flag("--slots", "N", &slots_, "units held at once (default: by devices and cores)");
