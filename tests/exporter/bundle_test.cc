@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/bundle.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "exporter/manifest.h"
+#include "exporter/speedup.h"
+#include "exporter/verify.h"
+#include "tests/exporter/sample_variant.h"
+
+namespace fettle {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class BundleFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/bundle.XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  void TearDown() override {
+    std::error_code error;
+    fs::remove_all(root_, error);
+  }
+  fs::path root_;
+};
+
+TEST(Bundle, HoldsManifestSourcesObjectsTaskAndEvidence) {
+  const BundleFiles files = SampleBundle();
+  for (const char* path :
+       {"manifest.json", "manifest.schema.json", "README.md", "SHA256SUMS", "task/task.yaml",
+        "task/kernel.cu", "task/reference.cc", "sources/v1/kernel.cu", "sources/v2/kernel.cu",
+        "objects/cpu/v1-0.so", "objects/cpu/v2-0.so", "evidence/v1.json", "evidence/v2.json"}) {
+    EXPECT_TRUE(files.contains(path)) << path;
+  }
+  EXPECT_EQ(files.size(), 13U);
+  EXPECT_EQ(files.at("objects/cpu/v1-0.so"), "object of v1");
+}
+
+TEST(Bundle, ManifestFollowsItsSchemaAndGivesTheTestedEnvelope) {
+  const BundleFiles files = SampleBundle();
+  const json manifest = json::parse(files.at("manifest.json"));
+  EXPECT_TRUE(CheckSchema(manifest, json::parse(ManifestSchema())).ok());
+  const json& variant = manifest["variants"][0];
+  EXPECT_EQ(variant["guards"]["dims"]["n"], (json{{"min", 1}, {"max", 4096}}));
+  EXPECT_EQ(variant["kernel"]["values"], (json{{"BLOCK", 128}}));
+  EXPECT_EQ(variant["builds"][0]["status"], "run");
+  EXPECT_EQ(manifest["fallback"]["kernel"]["values"], (json{{"BLOCK", 64}}));
+}
+
+TEST(Bundle, SameVariantsInAnyOrderGiveTheSameBytes) {
+  FakeBlobs blobs;
+  const VariantProvenance first = Parsed(SampleProvenance(blobs, "v1", 128));
+  const VariantProvenance second = Parsed(SampleProvenance(blobs, "v2", 256));
+  const std::vector<VariantProvenance> forward = {first, second}, backward = {second, first};
+  const auto a = BuildBundle(forward, blobs), b = BuildBundle(backward, blobs);
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(*a, *b);
+  EXPECT_EQ(PackBundle(*a), PackBundle(*b));
+}
+
+TEST(Bundle, PacksAndUnpacks) {
+  const BundleFiles files = SampleBundle();
+  const auto unpacked = UnpackBundle(PackBundle(files));
+  ASSERT_TRUE(unpacked.ok()) << unpacked.status();
+  EXPECT_EQ(*unpacked, files);
+  EXPECT_FALSE(UnpackBundle("no bundle").ok());
+  EXPECT_EQ(UnpackBundle(PackBundle({{"../evil", "x"}})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Bundle, PathsThatLeaveAFolderAreNotPlain) {
+  for (const char* path : {"", "/a", "a/", "a//b", "../a", "a/..", "a/./b", "a\\b", "a\nb"}) {
+    EXPECT_FALSE(IsPlainPath(path)) << path;
+  }
+  EXPECT_TRUE(IsPlainPath("sources/v1/kernel.cu"));
+}
+
+TEST_F(BundleFolder, WritesReadsReplacesAndVerifies) {
+  const BundleFiles files = SampleBundle();
+  const std::string path = (root_ / "out").string();
+  ASSERT_TRUE(WriteBundle(path, files).ok());
+  auto read = ReadBundle(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, files);
+  EXPECT_TRUE(VerifyBundle(*read).problems.empty());
+  BundleFiles changed = files;
+  changed["README.md"] += "\n";
+  ASSERT_TRUE(WriteBundle(path, changed).ok());
+  EXPECT_EQ(*ReadBundle(path), changed);
+  // Nothing temporary stays beside it.
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
+}
+
+TEST_F(BundleFolder, NeverOverwritesWhatIsNoBundle) {
+  fs::create_directory(root_ / "mine");
+  std::ofstream(root_ / "mine" / "thesis.txt") << "years of work";
+  std::ofstream(root_ / "file") << "x";
+  for (const char* name : {"mine", "file"}) {
+    const absl::Status status = WriteBundle((root_ / name).string(), SampleBundle());
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+  }
+  EXPECT_TRUE(fs::exists(root_ / "mine" / "thesis.txt"));
+  fs::create_directory(root_ / "empty");
+  EXPECT_TRUE(WriteBundle((root_ / "empty").string(), SampleBundle()).ok());
+}
+
+TEST_F(BundleFolder, RerunsAreAddedApartAndAreNotOverwritten) {
+  const std::string path = (root_ / "out").string();
+  ASSERT_TRUE(WriteBundle(path, SampleBundle()).ok());
+  ASSERT_TRUE(AddRerun(path, R"({"rerun":1})").ok());
+  ASSERT_TRUE(AddRerun(path, R"({"rerun":2})").ok());
+  const BundleReport report = VerifyBundle(*ReadBundle(path));
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(report.reruns, 2);
+  EXPECT_EQ(WriteBundle(path, SampleBundle()).code(), absl::StatusCode::kAlreadyExists);
+  BundleFiles files = *ReadBundle(path);
+  for (auto& [name, bytes] : files) {
+    if (name.starts_with(kRerunFolder) && name.ends_with(".json")) bytes += " ";
+  }
+  EXPECT_EQ(VerifyBundle(files).problems.size(), 2U);
+}
+
+TEST_F(BundleFolder, ALinkInABundleIsRefused) {
+  const std::string path = (root_ / "out").string();
+  ASSERT_TRUE(WriteBundle(path, SampleBundle()).ok());
+  fs::create_symlink("/etc/hostname", root_ / "out" / "extra");
+  EXPECT_EQ(ReadBundle(path).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Rerun, RepeatsTheVariantAgainstItsDenominator) {
+  const BundleFiles files = SampleBundle();
+  const BundleReport report = VerifyBundle(files);
+  ASSERT_EQ(report.variants.size(), 2U);
+  const auto rerun = MakeRerun(report.variants[0], files, 1, 2);
+  ASSERT_TRUE(rerun.ok()) << rerun.status();
+  EXPECT_EQ(rerun->unit.kind, UnitKind::kRerun);
+  EXPECT_EQ(rerun->unit.candidate.values.at("BLOCK"), 128);
+  EXPECT_EQ(rerun->unit.denominator.values.at("BLOCK"), 64);
+  UnitResult result;
+  result.verification = report.variants[0].verification;
+  result.measurement = report.variants[0].measurement;
+  result.builds.push_back({.key = report.variants[0].builds[0].key,
+                           .code_object = report.variants[0].builds[0].code_object});
+  const RerunOutcome outcome = JudgeRerun(report.variants[0], result);
+  EXPECT_TRUE(outcome.passed) << outcome.reason;
+  EXPECT_EQ(outcome.objects_equal, 1);
+  EXPECT_NEAR(outcome.ratio, 1.2, 0.02);
+  result.verdict = VerdictRecord{.verdict = Verdict::kIncorrect, .stage = Stage::kVerify};
+  EXPECT_FALSE(JudgeRerun(report.variants[0], result).passed);
+}
+
+}  // namespace
+}  // namespace fettle

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/evidence_check.h"
+#include "tests/exporter/sample_variant.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+// The refusal of exporting the sample with one change.
+absl::Status Refusal(const std::function<void(json&, FakeBlobs&)>& change) {
+  FakeBlobs blobs;
+  json document = SampleProvenance(blobs, "v1");
+  change(document, blobs);
+  auto variant = ParseProvenance(document.dump());
+  if (!variant.ok()) return variant.status();
+  const std::vector<VariantProvenance> variants = {*std::move(variant)};
+  return BuildBundle(variants, blobs).status();
+}
+
+void ExpectRefused(const std::function<void(json&, FakeBlobs&)>& change, const std::string& why,
+                   absl::StatusCode code = absl::StatusCode::kFailedPrecondition) {
+  const absl::Status status = Refusal(change);
+  EXPECT_EQ(status.code(), code) << status;
+  EXPECT_NE(std::string(status.message()).find(why), std::string::npos)
+      << status << "\nexpected: " << why;
+}
+
+TEST(Refusal, TheSampleItselfIsExported) {
+  const absl::Status status = Refusal([](json&, FakeBlobs&) {});
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(Refusal, ADemotedVariantIsStale) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["status"] = "demoted"; }, "demoted");
+}
+
+TEST(Refusal, MissingEvidence) {
+  ExpectRefused([](json& d, FakeBlobs&) { d.erase("measurement"); }, "/measurement is missing",
+                absl::StatusCode::kInvalidArgument);
+  ExpectRefused([](json& d, FakeBlobs&) { d["measurement"]["cases"] = json::array(); },
+                "no measurement of case timed/0");
+  ExpectRefused([](json& d, FakeBlobs&) { d["verification"]["cases"].erase(1); },
+                "no verification of case checked/0");
+  ExpectRefused([](json& d, FakeBlobs&) { d["builds"] = json::array(); }, "no code object");
+}
+
+TEST(Refusal, AnIntervalThatReachesDownToOne) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["ratio_low"] = 1.0; }, "not above 1");
+}
+
+TEST(Refusal, AMeasurementThatIsNoWin) {
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        json& entry = d["measurement"]["cases"][0];
+        for (json& block : entry["blocks"]) block["a_ns"] = block["b_ns"];
+        for (json& ratio : entry["block_log_ratios"]) ratio = 0.0;
+        entry["ratio"] = 1.0;
+      },
+      "no win");
+}
+
+TEST(Refusal, AnUnknownLicence) {
+  ExpectRefused(
+      [](json& d, FakeBlobs& blobs) {
+        std::string yaml = SampleTaskYaml();
+        yaml.replace(yaml.find("Apache-2.0"), 10, "Own-9");
+        d = SampleProvenance(blobs, "v1", 128, yaml);
+      },
+      "unknown licence");
+  EXPECT_TRUE(IsKnownLicense("MIT"));
+  EXPECT_TRUE(IsKnownLicense("LicenseRef-mine"));
+  EXPECT_FALSE(IsKnownLicense(""));
+  EXPECT_FALSE(IsKnownLicense("LicenseRef-"));
+  EXPECT_FALSE(IsKnownLicense("NOASSERTION"));
+}
+
+TEST(Refusal, ATamperedOrMissingBlob) {
+  ExpectRefused(
+      [](json& d, FakeBlobs& blobs) {
+        blobs.Damage(d["builds"][0]["code_object"].get<std::string>());
+      },
+      "its bytes were changed", absl::StatusCode::kDataLoss);
+  ExpectRefused(
+      [](json& d, FakeBlobs& blobs) { blobs.blobs.erase(d["task"]["blob"].get<std::string>()); },
+      "no such blob", absl::StatusCode::kNotFound);
+}
+
+TEST(Refusal, AChangedTask) {
+  ExpectRefused(
+      [](json& d, FakeBlobs& blobs) {
+        std::string yaml = SampleTaskYaml();
+        yaml.replace(yaml.find("rtol: 1.0e-6"), 12, "rtol: 1.0e+6");
+        d["task"]["blob"] = SampleProvenance(blobs, "v1", 128, yaml)["task"]["blob"];
+      },
+      "the task was changed");
+}
+
+TEST(Refusal, EvidenceOfAnotherCandidate) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["values"]["BLOCK"] = 256; },
+                "for another candidate");
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["kernel"]["source"] = d["kernel"]["source"].get<std::string>() + "\n// faster\n";
+      },
+      "for another candidate");
+}
+
+TEST(Refusal, MixedTasksAndRepeatedVariants) {
+  FakeBlobs blobs;
+  std::string yaml = SampleTaskYaml();
+  yaml.replace(yaml.find("name: scale"), 11, "name: other");
+  const VariantProvenance one = Parsed(SampleProvenance(blobs, "v1"));
+  const VariantProvenance other = Parsed(SampleProvenance(blobs, "v2", 128, yaml));
+  const std::vector<VariantProvenance> mixed = {one, other}, twice = {one, one}, none;
+  EXPECT_EQ(BuildBundle(mixed, blobs).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildBundle(twice, blobs).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildBundle(none, blobs).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Refusal, AnIdThatIsNoFileName) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["id"] = "../../etc"; }, "/variant/id",
+                absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Refusal, AMalformedDocumentNamesTheField) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["builds"][0]["code_object"] = "abc"; },
+                "/builds/0/code_object", absl::StatusCode::kInvalidArgument);
+  ExpectRefused([](json& d, FakeBlobs&) { d["format"] = 2; }, "/format",
+                absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace fettle

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <random>
+
+#include "core/digest.h"
+#include "exporter/verify.h"
+#include "tests/exporter/sample_variant.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+bool Names(const BundleReport& report, const std::string& path) {
+  for (const BundleProblem& problem : report.problems) {
+    if (problem.path == path) return true;
+  }
+  return false;
+}
+
+// What an attacker who fixes the checksums would leave.
+void FixChecksums(BundleFiles& files) {
+  files.erase("SHA256SUMS");
+  files["SHA256SUMS"] = Checksums(files);
+}
+
+// As above, and the manifest's own digests too.
+void FixManifest(BundleFiles& files) {
+  json manifest = json::parse(files["manifest.json"]);
+  const std::function<void(json&)> fix = [&](json& value) {
+    if (value.is_object() && value.contains("sha256")) {
+      const std::string& bytes = files[value["path"].get<std::string>()];
+      value["sha256"] = Sha256Hex(bytes);
+      value["bytes"] = bytes.size();
+    } else if (value.is_structured()) {
+      for (json& member : value) fix(member);
+    }
+  };
+  fix(manifest);
+  files["manifest.json"] = manifest.dump(2) + "\n";
+  FixChecksums(files);
+}
+
+TEST(Tamper, EveryChangedFileIsNamed) {
+  const BundleFiles whole = SampleBundle();
+  ASSERT_FALSE(whole.empty());
+  for (const auto& [path, bytes] : whole) {
+    BundleFiles files = whole;
+    files[path][files[path].size() / 2] ^= 1;
+    EXPECT_TRUE(Names(VerifyBundle(files), path) || path == "SHA256SUMS") << path;
+    EXPECT_FALSE(VerifyBundle(files).problems.empty()) << path;
+  }
+}
+
+TEST(Tamper, EveryMissingFileIsNamed) {
+  const BundleFiles whole = SampleBundle();
+  for (const auto& [path, bytes] : whole) {
+    BundleFiles files = whole;
+    files.erase(path);
+    EXPECT_TRUE(Names(VerifyBundle(files), path)) << path;
+  }
+}
+
+TEST(Tamper, AnExtraFileIsNamed) {
+  BundleFiles files = SampleBundle();
+  files["objects/cpu/extra.so"] = "x";
+  EXPECT_TRUE(Names(VerifyBundle(files), "objects/cpu/extra.so"));
+}
+
+TEST(Tamper, AChangeWithFixedChecksumsIsStillFound) {
+  const BundleFiles whole = SampleBundle();
+  for (const char* path : {"sources/v1/kernel.cu", "objects/cpu/v2-0.so", "task/kernel.cu",
+                           "task/reference.cc", "manifest.schema.json"}) {
+    BundleFiles files = whole;
+    files[path] += " ";
+    FixManifest(files);
+    if (std::string(path) == "manifest.schema.json") continue;  // White space is no change there.
+    EXPECT_FALSE(VerifyBundle(files).problems.empty()) << path;
+  }
+}
+
+TEST(Tamper, FiguresMustFollowFromTheSamples) {
+  const std::vector<std::pair<std::string, json>> changes = {
+      {"/variant/ratio", 2.0},
+      {"/variant/ratio_low", 0.9},
+      {"/measurement/cases/0/ratio", 2.0},
+      {"/measurement/cases/0/block_log_ratios/3", 0.9},
+      {"/measurement/cases/0/blocks/3/b_ns/4", 1.0},
+      {"/verification/passed", false},
+      {"/verification/cases/1/passed", false},
+      {"/variant/values/BLOCK", 256},
+  };
+  const BundleFiles whole = SampleBundle();
+  int found = 0;
+  for (const auto& [pointer, value] : changes) {
+    BundleFiles files = whole;
+    json evidence = json::parse(files["evidence/v1.json"]);
+    evidence[json::json_pointer(pointer)] = value;
+    files["evidence/v1.json"] = CanonicalJson(evidence) + "\n";
+    FixManifest(files);
+    const bool caught = !VerifyBundle(files).problems.empty();
+    found += caught ? 1 : 0;
+    // One sample within a block does not move its median.
+    EXPECT_TRUE(caught || pointer.find("b_ns") != std::string::npos) << pointer;
+  }
+  EXPECT_GE(found, static_cast<int>(changes.size()) - 1);
+}
+
+TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
+  const std::vector<std::pair<std::string, json>> changes = {
+      {"/variants/0/performance/ratio", 3.0},
+      {"/variants/0/guards/dims/n/max", 1 << 20},
+      {"/variants/0/kernel/values/BLOCK", 64},
+      {"/variants/0/builds/0/status", "emulated"},
+      {"/variants/0/device", "Another CPU"},
+      {"/op/license", "MIT"},
+      {"/op/task_digest", std::string(64, 'a')},
+      {"/fallback/kernel/values/BLOCK", 256},
+  };
+  for (const auto& [pointer, value] : changes) {
+    BundleFiles files = SampleBundle();
+    json manifest = json::parse(files["manifest.json"]);
+    manifest[json::json_pointer(pointer)] = value;
+    files["manifest.json"] = manifest.dump(2) + "\n";
+    FixChecksums(files);
+    EXPECT_TRUE(Names(VerifyBundle(files), "manifest.json")) << pointer;
+  }
+}
+
+TEST(Tamper, AFuzzedManifestIsNeverTakenForWhole) {
+  const BundleFiles whole = SampleBundle();
+  const json original = json::parse(whole.at("manifest.json"));
+  std::mt19937 random(20240607);
+  for (int round = 0; round < 300; ++round) {
+    BundleFiles files = whole;
+    std::string& text = files["manifest.json"];
+    for (unsigned i = 0; i <= random() % 4; ++i) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 40);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+          break;
+      }
+      if (text.empty()) text = " ";
+    }
+    FixChecksums(files);
+    const json parsed = json::parse(text, nullptr, false);
+    EXPECT_TRUE(!VerifyBundle(files).problems.empty() || parsed == original) << text;
+  }
+}
+
+}  // namespace
+}  // namespace fettle
