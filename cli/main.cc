@@ -21,7 +21,6 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeWorkerCommand());
   all.push_back(MakeDoctorCommand());
   all.push_back(MakeDemoCommand());
-  all.push_back(MakeInitCommand());
   all.push_back(MakeCheckCommand());
   all.push_back(MakeCompileCommand());
   all.push_back(MakeTryCommand());
@@ -37,7 +36,6 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeExportCommand());
   all.push_back(MakeVerifyCommand());
   all.push_back(MakeBackupCommand());
-  all.push_back(MakeGcCommand());
   all.push_back(MakeCompletionCommand());
   all.push_back(MakeVersionCommand());
   return all;

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real binary as a subprocess: exit codes, streams, errors.
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace fettle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Command : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/fettle.XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    home_ = pattern;
+  }
+  void TearDown() override {
+    std::error_code error;
+    fs::remove_all(home_, error);
+  }
+
+  // Runs `fettle ARGUMENTS` with a private home and no terminal.
+  Outcome Run(const std::string& arguments, const std::string& environment = "") {
+    const std::string command =
+        "cd " + home_.string() + " && env -i PATH=\"$PATH\" HOME=" + home_.string() + " " +
+        environment + " " FETTLE_BIN_DIR "/fettle " + arguments + " >" + (home_ / "out").string() +
+        " 2>" + (home_ / "err").string() + " </dev/null";
+    const int status = std::system(command.c_str());
+    Outcome outcome;
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    outcome.out = ReadAll(home_ / "out");
+    outcome.err = ReadAll(home_ / "err");
+    return outcome;
+  }
+  void Write(const std::string& name, const std::string& text) {
+    fs::create_directories((home_ / name).parent_path());
+    std::ofstream(home_ / name) << text;
+  }
+  static void ExpectOneLine(const Outcome& outcome) {
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+
+  fs::path home_;
+};
+
+TEST_F(Command, VersionAndHelp) {
+  EXPECT_THAT(Run("version").out, StartsWith("fettle "));
+  EXPECT_TRUE(nlohmann::json::accept(Run("version --json").out));
+  const Outcome help = Run("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* name : {"serve", "submit", "verify", "doctor", "completion"}) {
+    EXPECT_THAT(help.out, HasSubstr(name));
+  }
+}
+
+TEST_F(Command, UsageErrorsExitWithTwo) {
+  for (const char* arguments : {"", "nonsense", "jobs --nonsense", "jobs surplus", "watch",
+                                "submit a b", "variants --status new", "export --out x"}) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << outcome.err;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    ExpectOneLine(outcome);
+  }
+}
+
+TEST_F(Command, NoServerExitsWithThreeAndSaysHowToStartOne) {
+  for (const char* arguments : {"jobs", "variants --json", "show abc", "watch abc", "cancel abc"}) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.code, 3) << arguments << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("fettle serve"));
+    EXPECT_THAT(outcome.err, HasSubstr(home_.string()));
+    ExpectOneLine(outcome);
+  }
+}
+
+TEST_F(Command, SecretsThatOthersCanReadAreRefused) {
+  Write("token", "secret-word\n");
+  fs::permissions(home_ / "token", fs::perms(0644));
+  const Outcome outcome = Run("jobs --endpoint 127.0.0.1:1 --token-file token");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("chmod 600"));
+  EXPECT_EQ(outcome.err.find("secret-word"), std::string::npos);
+  fs::permissions(home_ / "token", fs::perms(0600));
+  const Outcome unreachable = Run("jobs --endpoint 127.0.0.1:1 --token-file token");
+  EXPECT_EQ(unreachable.code, 3);
+  EXPECT_THAT(unreachable.err, HasSubstr("127.0.0.1:1"));
+  EXPECT_EQ(unreachable.err.find("secret-word"), std::string::npos);
+}
+
+TEST_F(Command, CheckNamesEveryMistakeWithItsPlace) {
+  Write("task/task.yaml", "format: 1\nname: x\nargs: 3\ncases: {timed: []}\n");
+  const Outcome outcome = Run("check task --lint-only");
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("task.yaml:"));
+  EXPECT_GE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2) << outcome.out;
+  const auto json = nlohmann::json::parse(Run("check task --lint-only --json").out);
+  EXPECT_EQ(json["passed"], false);
+  EXPECT_GE(json["problems"].size(), 2U);
+}
+
+TEST_F(Command, TaskFoldersThatAreNoneSaySo) {
+  EXPECT_EQ(Run("check none").code, 2);
+  fs::create_directory(home_ / "loop");
+  Write("loop/task.yaml", "format: 1\n");
+  fs::create_directory_symlink(".", home_ / "loop" / "again");
+  const Outcome loop = Run("submit loop");
+  EXPECT_EQ(loop.code, 2);
+  EXPECT_THAT(loop.err, HasSubstr("loop"));
+  ExpectOneLine(loop);
+}
+
+TEST_F(Command, BundledTasksHaveNoMistakes) {
+  for (const auto& entry : fs::directory_iterator(FETTLE_SOURCE_DIR "/tasks")) {
+    if (!fs::exists(entry.path() / "task.yaml")) continue;
+    const Outcome outcome = Run("check --lint-only " + entry.path().string());
+    EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  }
+}
+
+TEST_F(Command, VerifyNeedsABundle) {
+  fs::create_directory(home_ / "empty");
+  for (const char* path : {"none", "empty"}) {
+    const Outcome outcome = Run(std::string("verify ") + path);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("manifest.json"));
+  }
+  Write("fake/manifest.json", "{}");
+  const Outcome fake = Run("verify fake --json");
+  EXPECT_EQ(fake.code, 1);
+  EXPECT_EQ(nlohmann::json::parse(fake.out)["whole"], false);
+}
+
+TEST_F(Command, DoctorListsDevicesCompilersLibrariesAndSandbox) {
+  const Outcome outcome = Run("doctor --json");
+  ASSERT_TRUE(nlohmann::json::accept(outcome.out)) << outcome.out << outcome.err;
+  const auto report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(outcome.code, report["devices"].empty() || report["compilers"].empty() ? 3 : 0);
+  EXPECT_GE(report["libraries"].size(), 5U);
+  EXPECT_TRUE(report["sandbox"].contains("level"));
+  const Outcome text = Run("doctor");
+  std::istringstream lines(text.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 90U) << line;
+}
+
+TEST_F(Command, CompileAcceptsAndRejects) {
+  Write("good.cu", "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }\n");
+  const Outcome good = Run("compile good.cu --json");
+  ASSERT_EQ(good.code, 0) << good.out << good.err;
+  EXPECT_EQ(nlohmann::json::parse(good.out)["entries"][0], "twice");
+  Write("bad.cu", "__global__ void twice(float* x) {\n  x[threadIdx.x] *= y;\n}\n");
+  const Outcome bad = Run("compile bad.cu");
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_THAT(bad.out, HasSubstr("bad.cu:2"));
+  EXPECT_EQ(Run("compile good.cu --target nonsense").code, 1);
+  Write("none.cu", "int x;\n");
+  EXPECT_EQ(Run("compile none.cu").code, 2);
+}
+
+}  // namespace
+}  // namespace fettle
