@@ -5,12 +5,12 @@
 
 #include "cli/commands.h"
 #include "cli/format.h"
-#include "cli/kernel_names.h"
 #include "cli/local.h"
 #include "cli/paths.h"
 #include "cli/report.h"
 #include "cli/task_folder.h"
 #include "core/digest.h"
+#include "core/skeleton.h"
 #include "core/status_macros.h"
 #include "worker/toolchains.h"
 
@@ -92,7 +92,14 @@ class CompileCommand final : public Subcommand {
       request.macros.emplace_back(define.substr(0, equals),
                                   equals == std::string::npos ? "1" : define.substr(equals + 1));
     }
-    request.entries = entries_.empty() ? FindPlainKernels(request.source) : entries_;
+    request.entries = entries_;
+    if (entries_.empty()) {
+      for (const KernelSignature& kernel : FindKernels(request.source)) {
+        if (kernel.type_parameters.empty() && kernel.value_parameters.empty()) {
+          request.entries.push_back(kernel.name);
+        }
+      }
+    }
     if (request.entries.empty()) {
       return absl::InvalidArgumentError(
           fmt::format("compile {}: no kernel that is not a template was found in it; name one with "

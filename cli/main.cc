@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeWorkerCommand());
   all.push_back(MakeDoctorCommand());
   all.push_back(MakeDemoCommand());
+  all.push_back(MakeInitCommand());
   all.push_back(MakeCheckCommand());
   all.push_back(MakeCompileCommand());
   all.push_back(MakeTryCommand());
