@@ -131,10 +131,10 @@ absl::Status CheckSamples(const VariantProvenance& variant, const CaseMeasuremen
                                      entry.case_label));
 }
 
-absl::Status CheckMeasurement(const VariantProvenance& variant, const Task& task,
-                              const KernelSpec& kernel, const std::vector<BoundCase>& timed) {
+absl::Status CheckMeasurement(const ProvenVariant& proven, const std::vector<BoundCase>& timed) {
+  const VariantProvenance& variant = *proven.provenance;
   for (const BoundCase& bound_case : timed) {
-    FETTLE_ASSIGN_OR_RETURN(const bool supported, task.Supports(kernel, bound_case));
+    FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(proven, bound_case));
     const CaseMeasurement* entry = FindMeasurement(variant.measurement, bound_case.label);
     if (!supported) continue;
     if (entry == nullptr || entry->blocks.empty()) {
@@ -170,12 +170,12 @@ absl::Status CheckBuilds(const ProvenVariant& variant, const std::vector<BoundCa
   }
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   for (const BoundCase& bound_case : cases) {
-    FETTLE_ASSIGN_OR_RETURN(const bool supported,
-                            variant.task->Supports(variant.kernel, bound_case));
+    FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(variant, bound_case));
     if (!supported) continue;
     FETTLE_ASSIGN_OR_RETURN(
         const Task::BuildInputs inputs,
         variant.task->BuildInputsFor(variant.kernel, variant.values, bound_case, target));
+    if (inputs.entries.empty()) continue;  // Nothing is launched, as for no rows.
     const bool built = std::any_of(
         provenance.builds.begin(), provenance.builds.end(), [&](const ProvenanceBuild& build) {
           return build.key == inputs.key && build.target == provenance.target;
@@ -200,6 +200,14 @@ bool IsKnownLicense(const std::string& license) {
       "MPL-2.0",       "Unlicense",     "Zlib"};
   if (license.starts_with("LicenseRef-")) return license.size() > 11;
   return std::find(kKnown.begin(), kKnown.end(), std::string_view(license)) != kKnown.end();
+}
+
+absl::StatusOr<bool> AppliesTo(const ProvenVariant& variant, const BoundCase& bound_case) {
+  FETTLE_ASSIGN_OR_RETURN(const bool supported,
+                          variant.task->Supports(variant.kernel, bound_case));
+  if (!supported) return false;
+  FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(variant.provenance->target));
+  return variant.task->Admits(variant.kernel, variant.values, target, &bound_case);
 }
 
 absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
@@ -228,7 +236,7 @@ absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
                           task.BindCases(CaseSet::kChecked, kBindSeed));
   cases.insert(cases.end(), timed.begin(), timed.end());
   FETTLE_RETURN_IF_ERROR(CheckVerification(provenance, cases));
-  FETTLE_RETURN_IF_ERROR(CheckMeasurement(provenance, task, result.kernel, timed));
+  FETTLE_RETURN_IF_ERROR(CheckMeasurement(result, timed));
   FETTLE_RETURN_IF_ERROR(CheckBuilds(result, cases, blobs));
   return result;
 }

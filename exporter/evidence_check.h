@@ -24,6 +24,9 @@ struct ProvenVariant {
 // LicenseRef- of the task's own.
 bool IsKnownLicense(const std::string& license);
 
+// Whether the variant is meant for the case: `requires` and the constraints hold.
+absl::StatusOr<bool> AppliesTo(const ProvenVariant& variant, const BoundCase& bound_case);
+
 // Checks everything that an export relies on, from the raw samples upwards. `provenance` must
 // outlive the result. kFailedPrecondition gives the reason of a refusal: demoted variant, changed
 // task, unknown licence, missing or failed verification, missing measurement, samples that do not

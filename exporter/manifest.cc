@@ -73,8 +73,7 @@ absl::StatusOr<json> GuardsEntry(const ProvenVariant& variant) {
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
     FETTLE_ASSIGN_OR_RETURN(const auto cases, variant.task->BindCases(set, kBindSeed));
     for (const BoundCase& bound_case : cases) {
-      FETTLE_ASSIGN_OR_RETURN(const bool supported,
-                              variant.task->Supports(variant.kernel, bound_case));
+      FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(variant, bound_case));
       if (!supported) continue;
       json combination = json::object();
       for (const auto& [family, dtype] : bound_case.types) {
