@@ -19,6 +19,7 @@ std::unique_ptr<Subcommand> MakeDemoCommand();
 std::unique_ptr<Subcommand> MakeDiffCommand();
 std::unique_ptr<Subcommand> MakeDoctorCommand();
 std::unique_ptr<Subcommand> MakeExportCommand();
+std::unique_ptr<Subcommand> MakeGcCommand();
 std::unique_ptr<Subcommand> MakeInitCommand();
 std::unique_ptr<Subcommand> MakeJobsCommand();
 std::unique_ptr<Subcommand> MakeResumeCommand();

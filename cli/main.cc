@@ -37,6 +37,7 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeExportCommand());
   all.push_back(MakeVerifyCommand());
   all.push_back(MakeBackupCommand());
+  all.push_back(MakeGcCommand());
   all.push_back(MakeCompletionCommand());
   all.push_back(MakeVersionCommand());
   return all;

@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "server": {"core", "agent", "store", "judge", "exporter", "proto"},
     "cli": {"core", "proto", "store", "worker", "exporter", "server"},
 }
-# cli/ includes store/ only for `fettle backup`, server/ only to start it (`fettle serve`), and worker/ likewise and for its local
+# cli/ includes store/ only for `fettle backup` and `gc`, server/ only to start it (`fettle serve`), and worker/ likewise and for its local
 # commands; device/ and compiler/ it reaches through worker/.
 VENDOR = re.compile(r"^\s*#\s*include\s+<(hip/|cuda|nvrtc|hiprtc|sqlite3|grpcpp/)")
 VENDOR_OWNERS = {"device", "compiler", "store", "server", "worker", "cli", "proto"}

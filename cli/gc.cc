@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/gc.h"
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/paths.h"
+#include "core/status_macros.h"
+
+namespace fettle {
+namespace {
+
+class GcCommand final : public Subcommand {
+ public:
+  std::string name() const override { return "gc"; }
+  std::string summary() const override { return "remove blobs that nothing needs"; }
+  std::string details() const override {
+    return "Needs the server stopped. Tasks and everything that a variant's provenance names stay;\n"
+           "code objects of candidates that lost go.";
+  }
+  void Declare(FlagSet& flags) override {
+    flags.Flag("--data-dir", "DIR", &data_, "data folder (FETTLE_DATA_DIR)")
+        .Alias("--data")
+        .completes = Completes::kFolder;
+    flags.Flag("--min-age", "HOURS", &min_age_hours_, "keep what is younger (default 1)");
+    flags.Flag("--dry-run", "", &dry_run_, "only say what would go");
+    flags.Flag("--json", "", &json_, "print JSON");
+  }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    if (min_age_hours_ < 0 || min_age_hours_ > 1'000'000) {
+      return absl::InvalidArgumentError("--min-age: 0 to 1000000 hours");
+    }
+    const std::string data = DataFolder(data_);
+    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data}));
+    FETTLE_ASSIGN_OR_RETURN(
+        const GcReport report,
+        CollectGarbage(*store, {.min_age = std::chrono::hours(min_age_hours_),
+                                .dry_run = dry_run_}));
+    if (json_) {
+      context.terminal.Print(nlohmann::json{{"kept", report.kept},
+                                            {"removed", report.removed},
+                                            {"removed_bytes", report.removed_bytes},
+                                            {"dry_run", dry_run_}}
+                                 .dump(2));
+    } else {
+      context.terminal.Print(fmt::format(
+          "{}: {} {} blobs ({}), {} stay", data, dry_run_ ? "would remove" : "removed",
+          report.removed, FormatBytes(static_cast<double>(report.removed_bytes)), report.kept));
+    }
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string data_;
+  std::int64_t min_age_hours_ = 1;
+  bool dry_run_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeGcCommand() { return std::make_unique<GcCommand>(); }
+
+}  // namespace fettle
