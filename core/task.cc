@@ -42,6 +42,22 @@ bool GuardsHold(const KernelSpec& kernel, const BoundCase& bound_case) {
   return true;
 }
 
+// Stored outputs must be there for every case.
+void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase& bound_case,
+                 const CaseDecl& declared, Problems& problems) {
+  std::size_t next = 0;
+  std::string last;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
+    if (tensor.member == 0) last = model.reference.files[next++];
+    const std::string path = StoredOutputPath(last, bound_case.label, tensor.member);
+    if (files.contains(path)) continue;
+    problems.Add(declared.line, declared.column, "reference.npy",
+                 fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
+                             bound_case.label, path));
+  }
+}
+
 // Binds every case and the baseline's plan for it, and reports what fails at the case's place.
 void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& problems) {
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
@@ -77,22 +93,6 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
                    fmt::format("the baseline supports none of the {} cases; widen 'requires'",
                                set == CaseSet::kTimed ? "timed" : "checked"));
     }
-  }
-}
-
-// Stored outputs must be there for every case.
-void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase& bound_case,
-                 const CaseDecl& declared, Problems& problems) {
-  std::size_t next = 0;
-  std::string last;
-  for (const BoundTensor& tensor : bound_case.tensors) {
-    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
-    if (tensor.member == 0) last = model.reference.files[next++];
-    const std::string path = StoredOutputPath(last, bound_case.label, tensor.member);
-    if (files.contains(path)) continue;
-    problems.Add(declared.line, declared.column, "reference.npy",
-                 fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
-                             bound_case.label, path));
   }
 }
 
