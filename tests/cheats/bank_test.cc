@@ -57,19 +57,25 @@ class Bank : public ::testing::Test {
 TEST_F(Bank, NoCheatIsAccepted) {
   int judged = 0;
   Run("cheat", judged);
-  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) EXPECT_GE(judged, 60);
+  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) {
+    EXPECT_GE(judged, 60);
+  }
 }
 
 TEST_F(Bank, BrokenKernelsGetTheirVerdictAndHarmNothing) {
   int judged = 0;
   Run("broken", judged);
-  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) EXPECT_GE(judged, 10);
+  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) {
+    EXPECT_GE(judged, 10);
+  }
 }
 
 TEST_F(Bank, NoHonestKernelIsPunished) {
   int judged = 0;
   Run("honest", judged);
-  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) EXPECT_GE(judged, 60);
+  if (std::getenv("FETTLE_BANK_ONLY") == nullptr) {
+    EXPECT_GE(judged, 60);
+  }
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ inline TaskFiles ScaleTask(int blocks) {
   std::string values;
   for (int i = 1; i <= blocks; ++i) values += (i == 1 ? "" : ", ") + std::to_string(i);
   TaskFiles files;
-  files["task.yaml"] = R"(format: 1
+  files["task.yaml"] = R"yaml(format: 1
 name: scale
 summary: Doubles every element.
 license: Apache-2.0
@@ -23,7 +23,7 @@ args:
 baseline:
   source: kernel.cu
   tunables:
-    BLOCK: [)" + values + R"(]
+    BLOCK: [)" + values + R"yaml(]
   values: {BLOCK: 1}
   constraints: []
   workspace: []
@@ -40,15 +40,15 @@ cases:
 tolerance: {y: {rtol: 1.0e-5, atol: 1.0e-6}}
 work: {bytes: "8*n", flops: "n"}
 contract: {deterministic: true, nonfinite: propagate}
-)";
-  files["kernel.cu"] = R"(extern "C" __global__ void scale(const float* x, float* y, int n) {
+)yaml";
+  files["kernel.cu"] = R"yaml(extern "C" __global__ void scale(const float* x, float* y, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = 2.0f * x[i];
 }
-)";
-  files["reference.cc"] = R"(#include <fettle/reference.h>
+)yaml";
+  files["reference.cc"] = R"yaml(#include <fettle/reference.h>
 extern "C" void scale_ref(fettle_ref* ref) { (void)ref; }
-)";
+)yaml";
   return files;
 }
 
