@@ -243,8 +243,7 @@ Finding Inspector::CheckToken(std::size_t i) const {
   if (token.kind != Kind::kIdentifier) return std::nullopt;
   if (token.Is("asm") || token.Is("__asm") || token.Is("__asm__")) {
     if (rules_.allow_asm) return std::nullopt;
-    return Refuse("policy_asm", token.line,
-                  "inline assembly is not allowed; the task may allow it (contract: {asm: true})");
+    return Refuse("policy_asm", token.line, "inline assembly is not allowed in this task");
   }
   if ((token.Is("_Pragma") || token.Is("__pragma")) && i + 2 < tokens_.size()) {
     const PolicyToken& text = tokens_[i + 2];
