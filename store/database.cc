@@ -211,6 +211,7 @@ absl::Status Connection::Migrate(std::span<const Migration> steps) {
       FETTLE_RETURN_IF_ERROR(
           Execute(fmt::format("PRAGMA user_version = {}", step.version).c_str()));
     }
+    if (application == kApplicationId) return absl::OkStatus();
     return Execute(fmt::format("PRAGMA application_id = {}", kApplicationId).c_str());
   });
 }

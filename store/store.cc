@@ -129,6 +129,7 @@ absl::Status Store::Prepare() {
 
 Store::~Store() {
   readers_.clear();
+  if (blobs_ == nullptr) return;  // Refused while it was opened: the file stays as it is.
   writer_.Execute("PRAGMA optimize").IgnoreError();
   writer_.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
 }

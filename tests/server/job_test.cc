@@ -205,20 +205,18 @@ TEST_F(JobTest, APoisonUnitIsGivenUpAndTheJobGoesOn) {
   EXPECT_NEAR(GetJob(job.id()).best_ratio_declared(), 2.0, 0.01);
 }
 
-TEST_F(JobTest, AnUnreadableResultCountsAsAFailedAttempt) {
+TEST_F(JobTest, AResultWithoutMeasurementIsNeverAWin) {
   StartServer();
   StartWorker([](const WorkUnit& unit) {
-    if (unit.kind == UnitKind::kEvaluate && unit.attempt == 1) {
-      UnitResult empty;  // No id, no measurement, no environment.
-      empty.unit_id = unit.id;
-      empty.attempt = unit.attempt;
-      return FakeAnswer{.result = empty};
-    }
-    return HonestAnswer(unit);
+    if (unit.kind == UnitKind::kRegister) return HonestAnswer(unit);
+    UnitResult bare = MeasuredResult(unit, 2, 2);
+    bare.measurement.reset();
+    return FakeAnswer{.result = bare};
   });
   const v1::Job job = Submit(Request("r1"));
   Watch(job.id());
   EXPECT_EQ(GetJob(job.id()).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(GetJob(job.id()).verdict_counts().at("UNMEASURABLE"), kCandidates);
 }
 
 TEST_F(JobTest, SecretsStayInsideUntilTheJobEnds) {
