@@ -23,7 +23,7 @@ args:
 baseline:
   source: kernel.cu
   tunables:
-    BLOCK: [)" + values + R"yaml(]
+    BLOCK: [)yaml" + values + R"yaml(]
   values: {BLOCK: 1}
   constraints: []
   workspace: []
