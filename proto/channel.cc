@@ -19,8 +19,9 @@ namespace fettle {
 namespace {
 
 constexpr int kKeepaliveMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMaxReconnectBackoffMs = 2'000;
+constexpr int kConnectTimeoutMs = 10'000;
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -196,7 +197,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // Also how long one attempt may take: generous, for a machine whose cores are all busy.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
   // A channel of its own, so that two clients in one process never share a broken connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
