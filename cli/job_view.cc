@@ -146,8 +146,11 @@ ExitCode JobView::End(const v1::Job& job) {
   terminal_.Note(Printable(fmt::format(
       "job {} {}{}", job.id(), JobStateName(job.state()),
       job.message().empty() ? "" : ": " + job.message())));
+  // Sorted: a wire map has no order of its own.
+  const std::map<std::string, std::int64_t> verdicts(job.verdict_counts().begin(),
+                                                     job.verdict_counts().end());
   std::string counts;
-  for (const auto& [verdict, count] : job.verdict_counts()) {
+  for (const auto& [verdict, count] : verdicts) {
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, verdict);
   }
   terminal_.Note(fmt::format("candidates: {}{}", job.candidate_count(),
