@@ -141,7 +141,6 @@ class RunningServer final : public Server {
       grpc_.reset();
     }
     if (local_worker_ != nullptr) local_worker_->Stop();
-    dispatcher_.Stop();
     executor_.Stop();
     long_calls_.Stop();
     unlink(options_.socket_path.c_str());
