@@ -23,6 +23,9 @@ namespace {
 constexpr int kMinWindow = 2;
 constexpr int kMaxWindow = 16;
 constexpr int kReplayPage = 500;
+// From the lease; a worker may hold a second unit before it turns to this one.
+constexpr std::int64_t kEvaluateDeadlineMs = 300'000;
+constexpr std::int64_t kConfirmDeadlineMs = 600'000;
 
 Outcome OutcomeOf(const CandidateRow& row) {
   Outcome outcome;
@@ -369,11 +372,11 @@ WorkUnit JobRun::MakeWork(const UnitRow& row, const KernelUnderTest* kernel) con
   }
   work.candidate = *kernel;
   work.incumbent_ratio = job_.incumbent_ratio;
-  work.deadline_ms = limits::kUnitDeadlineMs;
+  work.deadline_ms = kEvaluateDeadlineMs;
   if (work.kind == UnitKind::kConfirm) {
     work.incumbent = incumbent_;
     work.screen = false;
-    work.deadline_ms = limits::kConfirmDeadlineMs;
+    work.deadline_ms = kConfirmDeadlineMs;
   }
   return work;
 }

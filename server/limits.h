@@ -36,9 +36,9 @@ inline constexpr int kMaxDuplicateRounds = 20;  // Proposals seen before, in a r
 inline constexpr std::int64_t kMaxBudgetCandidates = 10'000'000;
 inline constexpr std::int64_t kUnlimitedCandidates =
     1'000'000;  // What "no limit" means to a proposer.
-inline constexpr std::int64_t kUnitDeadlineMs = 300'000;
+inline constexpr std::int64_t kUnitDeadlineMs = 120'000;
 inline constexpr std::int64_t kRegisterDeadlineMs = 600'000;
-inline constexpr std::int64_t kConfirmDeadlineMs = 600'000;
+inline constexpr std::int64_t kConfirmDeadlineMs = 300'000;
 
 inline constexpr std::chrono::milliseconds kHeartbeat{2'000};
 inline constexpr std::chrono::milliseconds kHeartbeatLost{7'000};  // Silence that ends a session.
