@@ -173,7 +173,7 @@ std::vector<KernelSignature> FindKernels(std::string_view source) {
     KernelSignature kernel;
     kernel.name = name;
     std::size_t start = at;
-    for (const std::string_view prefix : {"static", "inline", "extern"}) {
+    for (const std::string_view prefix : {"inline", "static", "inline", "extern"}) {
       const std::string_view before(text.data(), start);
       const std::size_t last = before.find_last_not_of(" \n\t\r\"");
       if (last != std::string_view::npos && last + 1 >= prefix.size() &&

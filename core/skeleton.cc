@@ -17,23 +17,46 @@ namespace {
 std::string DTypeOf(const KernelSignature& kernel, const std::string& base) {
   const auto& types = kernel.type_parameters;
   if (std::find(types.begin(), types.end(), base) != types.end()) return "$" + base;
-  static const std::map<std::string, std::string> kTypes = {
-      {"float", "f32"}, {"double", "f64"}, {"__half", "f16"}, {"half", "f16"}, {"_Float16", "f16"},
-      {"__nv_bfloat16", "bf16"}, {"nv_bfloat16", "bf16"}, {"__hip_bfloat16", "bf16"},
-      {"hip_bfloat16", "bf16"}, {"__nv_fp8_e4m3", "f8e4m3fn"}, {"__nv_fp8_e5m2", "f8e5m2"},
-      {"int", "i32"}, {"int32_t", "i32"}, {"unsigned", "i32"}, {"unsigned int", "i32"},
-      {"uint32_t", "i32"}, {"long", "i64"}, {"long long", "i64"}, {"int64_t", "i64"},
-      {"unsigned long", "i64"}, {"unsigned long long", "i64"}, {"uint64_t", "i64"},
-      {"size_t", "i64"}, {"short", "i16"}, {"int16_t", "i16"}, {"char", "i8"},
-      {"signed char", "i8"}, {"int8_t", "i8"}, {"unsigned char", "u8"}, {"uint8_t", "u8"},
-      {"bool", "bool"}};
+  static const std::map<std::string, std::string> kTypes = {{"float", "f32"},
+                                                            {"double", "f64"},
+                                                            {"__half", "f16"},
+                                                            {"half", "f16"},
+                                                            {"_Float16", "f16"},
+                                                            {"__nv_bfloat16", "bf16"},
+                                                            {"nv_bfloat16", "bf16"},
+                                                            {"__hip_bfloat16", "bf16"},
+                                                            {"hip_bfloat16", "bf16"},
+                                                            {"__nv_fp8_e4m3", "f8e4m3fn"},
+                                                            {"__nv_fp8_e5m2", "f8e5m2"},
+                                                            {"int", "i32"},
+                                                            {"int32_t", "i32"},
+                                                            {"unsigned", "i32"},
+                                                            {"unsigned int", "i32"},
+                                                            {"uint32_t", "i32"},
+                                                            {"long", "i64"},
+                                                            {"long long", "i64"},
+                                                            {"int64_t", "i64"},
+                                                            {"unsigned long", "i64"},
+                                                            {"unsigned long long", "i64"},
+                                                            {"uint64_t", "i64"},
+                                                            {"size_t", "i64"},
+                                                            {"short", "i16"},
+                                                            {"int16_t", "i16"},
+                                                            {"char", "i8"},
+                                                            {"signed char", "i8"},
+                                                            {"int8_t", "i8"},
+                                                            {"unsigned char", "u8"},
+                                                            {"uint8_t", "u8"},
+                                                            {"bool", "bool"}};
   std::string plain = base;
   if (plain.rfind("std::", 0) == 0) plain = plain.substr(5);
   const auto found = kTypes.find(plain);
   return found == kTypes.end() ? "" : found->second;
 }
 
-bool IsFloatName(const std::string& dtype) { return dtype[0] == 'f' || dtype[0] == 'b' || dtype[0] == '$'; }
+bool IsFloatName(const std::string& dtype) {
+  return dtype[0] == 'f' || dtype[0] == 'b' || dtype[0] == '$';
+}
 bool IsFloatDType(const std::string& dtype) { return IsFloatName(dtype) && dtype != "bool"; }
 
 struct Draft {
@@ -41,7 +64,7 @@ struct Draft {
   const KernelSignature& kernel;
   std::vector<std::string> dims;
   std::vector<std::pair<std::string, std::string>> inputs, outputs;  // Name, dtype.
-  std::map<std::string, std::string> macros;   // Tunables by their present value.
+  std::map<std::string, std::string> macros;  // Tunables by their present value.
   std::string args, launch_args;
 };
 
@@ -70,12 +93,11 @@ std::map<std::string, std::string> OverridableMacros(const std::string& source) 
 }
 
 void AddTensor(const KernelParameter& parameter, const std::string& dtype, Draft& draft) {
-  const std::string shape =
-      fmt::format("[{}]", fmt::join(draft.dims.begin(),
-                                    draft.dims.begin() +
-                                        static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                            2, draft.dims.size())),
-                                    ", "));
+  const std::string shape = fmt::format(
+      "[{}]", fmt::join(draft.dims.begin(),
+                        draft.dims.begin() + static_cast<std::ptrdiff_t>(
+                                                 std::min<std::size_t>(2, draft.dims.size())),
+                        ", "));
   std::string fields, comment;
   if (!parameter.is_const) {
     fields = fmt::format("role: out, dtype: {}, shape: {}", dtype, shape);
@@ -104,22 +126,23 @@ void AddParameter(const KernelParameter& parameter, Draft& draft) {
   if (dtype.empty()) {
     draft.launch_args +=
         parameter.pointers > 0 ? "null" : "{struct: {size: 8, align: 8, fields: []}}";
-    draft.args += fmt::format("  # FILL IN: '{} {}' is of a type that fettle does not know; {}\n",
-                              parameter.type, parameter.name,
-                              parameter.pointers > 0
-                                  ? "declare it as bytes (dtype u8) or leave it null"
-                                  : "describe the struct under 'launches'");
+    draft.args +=
+        fmt::format("  # FILL IN: '{} {}' is of a type that fettle does not know; {}\n",
+                    parameter.type, parameter.name,
+                    parameter.pointers > 0 ? "declare it as bytes (dtype u8) or leave it null"
+                                           : "describe the struct under 'launches'");
     return;
   }
   draft.launch_args += parameter.name;
   if (parameter.pointers > 0) return AddTensor(parameter, dtype, draft);
   const auto& dims = draft.dims;
   if (std::find(dims.begin(), dims.end(), parameter.name) != dims.end()) {
-    draft.args += fmt::format("  - {0}: {{role: scalar, dtype: {1}, value: {0}}}\n", parameter.name,
-                              dtype);
+    draft.args +=
+        fmt::format("  - {0}: {{role: scalar, dtype: {1}, value: {0}}}\n", parameter.name, dtype);
   } else {
-    draft.args += fmt::format("  - {}: {{role: scalar, dtype: {}, value: {}}}  # FILL IN the value\n",
-                              parameter.name, dtype, IsFloatDType(dtype) ? "1.0" : "1");
+    draft.args +=
+        fmt::format("  - {}: {{role: scalar, dtype: {}, value: {}}}  # FILL IN the value\n",
+                    parameter.name, dtype, IsFloatDType(dtype) ? "1.0" : "1");
   }
 }
 
@@ -137,12 +160,14 @@ std::string Tunables(const Draft& draft) {
     lists.push_back(fmt::format("{}: {}", name, ValuesNear(value)));
     values.push_back(fmt::format("{}: {}", name, value));
   }
-  return fmt::format("  tunables: {{{}}}  # FILL IN: what may be varied, as -D macros or template values\n"
-                     "  values: {{{}}}\n",
-                     fmt::join(lists, ", "), fmt::join(values, ", "));
+  return fmt::format(
+      "  tunables: {{{}}}  # FILL IN: what may be varied, as -D macros or template values\n"
+      "  values: {{{}}}\n",
+      fmt::join(lists, ", "), fmt::join(values, ", "));
 }
 
-std::string CaseLine(const Draft& draft, const std::string& size_of_first, const std::string& rest) {
+std::string CaseLine(const Draft& draft, const std::string& size_of_first,
+                     const std::string& rest) {
   std::vector<std::string> parts;
   for (const std::string& type : draft.kernel.type_parameters) parts.push_back(type + ": f32");
   for (std::size_t i = 0; i < draft.dims.size(); ++i) {
@@ -162,7 +187,8 @@ std::string TaskYaml(Draft& draft) {
     out += fmt::format("types: {{{}}}\n", fmt::join(families, ", "));
   }
   out += "dims:   # the sizes that the kernel must work for; held-out sizes are drawn from here\n";
-  for (const std::string& dim : draft.dims) out += fmt::format("  {}: {{min: 1, max: 65536}}\n", dim);
+  for (const std::string& dim : draft.dims)
+    out += fmt::format("  {}: {{min: 1, max: 65536}}\n", dim);
   const std::size_t shaped = std::min<std::size_t>(2, draft.dims.size());
   std::vector<std::string> product(draft.dims.begin(),
                                    draft.dims.begin() + static_cast<std::ptrdiff_t>(shaped));
@@ -177,26 +203,31 @@ std::string TaskYaml(Draft& draft) {
   std::vector<std::string> arguments;
   for (const auto& type : kernel.type_parameters) arguments.push_back("$" + type);
   for (const auto& value : kernel.value_parameters) arguments.push_back(value);
-  const std::string entry = arguments.empty() ? draft.request.kernel
-                                              : fmt::format("{}<{}>", draft.request.kernel,
-                                                            fmt::join(arguments, ", "));
+  const std::string entry =
+      arguments.empty() ? draft.request.kernel
+                        : fmt::format("{}<{}>", draft.request.kernel, fmt::join(arguments, ", "));
   const std::string block = draft.macros.contains("BLOCK") ? "BLOCK" : "256";
-  out += fmt::format("    - kernel: \"{}\"   # FILL IN grid, block and dynamic shared bytes as today\n"
-                     "      grid: [\"ceil_div({}, {})\"]\n      block: [{}]\n      shared: 0\n"
-                     "      args: [{}]\n",
-                     entry, draft.dims.front(), block, block, draft.launch_args);
+  out += fmt::format(
+      "    - kernel: \"{}\"   # FILL IN grid, block and dynamic shared bytes as today\n"
+      "      grid: [\"ceil_div({}, {})\"]\n      block: [{}]\n      shared: 0\n"
+      "      args: [{}]\n",
+      entry, draft.dims.front(), block, block, draft.launch_args);
   out += fmt::format("reference: {{source: reference.cc, function: {}_ref}}\n", kernel.name);
-  out += "cases:\n  timed:     # FILL IN: the sizes of production\n" + CaseLine(draft, "4096", "512");
+  out +=
+      "cases:\n  timed:     # FILL IN: the sizes of production\n" + CaseLine(draft, "4096", "512");
   out += "  checked:   # small, odd and edge sizes\n" + CaseLine(draft, "1", "1") +
          CaseLine(draft, "3", "257") + CaseLine(draft, "127", "33");
   out += "  held_out: 3\ntolerance:\n";
   for (const auto& [name, dtype] : draft.outputs) {
-    out += IsFloatDType(dtype)
-               ? fmt::format("  {}: {{auto: {{reduce: {}}}}}   # FILL IN: terms summed per element\n", name,
-                             draft.dims.back())
-               : fmt::format("  {}: exact\n", name);
+    out +=
+        IsFloatDType(dtype)
+            ? fmt::format("  {}: {{auto: {{reduce: {}}}}}   # FILL IN: terms summed per element\n",
+                          name, draft.dims.back())
+            : fmt::format("  {}: exact\n", name);
   }
-  out += "work: {bytes: \"0\", flops: \"0\"}   # FILL IN: the least any version must move and compute\n";
+  out +=
+      "work: {bytes: \"0\", flops: \"0\"}   # FILL IN: the least any version must move and "
+      "compute\n";
   out += "contract: {deterministic: true, nonfinite: unspecified}\n";
   return out;
 }
@@ -204,16 +235,21 @@ std::string TaskYaml(Draft& draft) {
 std::string ReferenceCc(const Draft& draft) {
   std::string out =
       "// The operator in double precision: the truth that every candidate is compared with.\n"
-      "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n\n#include \"fettle_reference.h\"\n\n";
+      "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n\n#include "
+      "\"fettle_reference.h\"\n\n";
   out += fmt::format("extern \"C\" void {}_ref(fettle_ref* ref) {{\n", draft.kernel.name);
   for (const std::string& dim : draft.dims) {
-    out += fmt::format("  [[maybe_unused]] const std::int64_t {0} = fettle_size(ref, \"{0}\");\n", dim);
+    out += fmt::format("  [[maybe_unused]] const std::int64_t {0} = fettle_size(ref, \"{0}\");\n",
+                       dim);
   }
   for (const auto& [name, dtype] : draft.inputs) {
     if (!IsFloatDType(dtype)) {
-      out += fmt::format("  [[maybe_unused]] const std::int64_t* {0} = fettle_input(ref, \"{0}\").integers;\n", name);
+      out += fmt::format(
+          "  [[maybe_unused]] const std::int64_t* {0} = fettle_input(ref, \"{0}\").integers;\n",
+          name);
     } else {
-      out += fmt::format("  [[maybe_unused]] const double* {0} = fettle_input(ref, \"{0}\").values;\n", name);
+      out += fmt::format(
+          "  [[maybe_unused]] const double* {0} = fettle_input(ref, \"{0}\").values;\n", name);
     }
   }
   for (const auto& [name, dtype] : draft.outputs) {
@@ -225,10 +261,11 @@ std::string ReferenceCc(const Draft& draft) {
         "  }}\n",
         name);
   }
-  out += fmt::format("  // FILL IN: remove these two lines once the outputs are computed.\n"
-                     "  std::fprintf(stderr, \"{}_ref in reference.cc is not written yet\\n\");\n"
-                     "  std::abort();\n}}\n",
-                     draft.kernel.name);
+  out += fmt::format(
+      "  // FILL IN: remove these two lines once the outputs are computed.\n"
+      "  std::fprintf(stderr, \"{}_ref in reference.cc is not written yet\\n\");\n"
+      "  std::abort();\n}}\n",
+      draft.kernel.name);
   return out;
 }
 
@@ -257,9 +294,9 @@ absl::StatusOr<TaskFiles> MakeSkeleton(const SkeletonRequest& request) {
   std::set<std::string> taken;
   for (const KernelParameter& parameter : kernel->parameters) {
     if (!taken.insert(parameter.name).second || parameter.name.empty()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "read {}: the parameters of '{}' could not be read; name each of them",
-          request.source_name, kernel->name));
+      return absl::InvalidArgumentError(
+          fmt::format("read {}: the parameters of '{}' could not be read; name each of them",
+                      request.source_name, kernel->name));
     }
     const std::string dtype = DTypeOf(*kernel, parameter.base);
     if (parameter.pointers == 0 && (dtype == "i32" || dtype == "i64")) {

@@ -11,6 +11,7 @@
 #include "core/bound_json.h"
 #include "core/digest.h"
 #include "core/status_macros.h"
+#include "core/stored_output.h"
 #include "device/tensor_layout.h"
 #include "verifier/frame_io.h"
 #include "verifier/npy.h"
@@ -60,19 +61,6 @@ std::set<std::string> FilesOfFill(const Fill& fill) {
   if (fill.kind == Fill::Kind::kFile) files.insert(fill.file);
   for (const auto& [row, one] : fill.rows) files.merge(FilesOfFill(one));
   return files;
-}
-
-// "y_{case}.npy" -> "y_checked_0.npy"; "{member}" is the member of a `pointers` output.
-std::string StoredPath(std::string pattern, const BoundCase& bound_case, const BoundTensor& tensor) {
-  std::string label = bound_case.label;
-  std::replace(label.begin(), label.end(), '/', '_');
-  for (const auto& [name, value] : {std::pair<std::string, std::string>{"{case}", label},
-                                    {"{member}", std::to_string(tensor.member)}}) {
-    for (std::size_t at = pattern.find(name); at != std::string::npos; at = pattern.find(name)) {
-      pattern.replace(at, name.size(), value);
-    }
-  }
-  return pattern;
 }
 
 // Doubles at `*at` of the reply.
@@ -290,17 +278,17 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case, con
 
 absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) {
   Expected expected;
-  std::vector<std::string> names;  // Of output arguments, in the order of their files.
+  std::size_t next = 0;
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
     const BoundTensor& tensor = bound_case.tensors[i];
-    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
-    if (names.empty() || names.back() != tensor.name) names.push_back(tensor.name);
-    if (!IsCompared(bound_case, tensor)) continue;
-    if (names.size() > source_.stored.size()) {
+    if (!IsOutput(tensor)) continue;
+    if (next >= source_.stored.size()) {
       return absl::FailedPreconditionError(fmt::format(
           "the task stores {} reference files, output {} has none", source_.stored.size(), tensor.name));
     }
-    const std::string path = StoredPath(source_.stored[names.size() - 1], bound_case, tensor);
+    const std::string path =
+        StoredOutputPath(source_.stored[next++], bound_case.label, tensor.member);
+    if (!IsCompared(bound_case, tensor)) continue;
     const auto file = source_.files.find(path);
     if (file == source_.files.end()) {
       return absl::FailedPreconditionError(fmt::format("the task has no file '{}'", path));
@@ -320,7 +308,7 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
     output.tensor = static_cast<std::int64_t>(i);
     output.row_elements = RowElements(tensor);
     const BoundTolerance* tolerance = ToleranceOf(bound_case, tensor.name);
-    if (tolerance != nullptr && tolerance->kind == BoundTolerance::Kind::kExactBits) {  // Bits are at hand.
+    if (tolerance != nullptr && tolerance->kind == BoundTolerance::Kind::kExactBits) {
       FETTLE_ASSIGN_OR_RETURN(output.bytes, NpyToDType(*array, tensor.dtype));
     } else {
       for (std::int64_t e = 0; e < tensor.elements(); ++e) {

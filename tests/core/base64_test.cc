@@ -5,9 +5,13 @@ namespace fettle {
 namespace {
 
 TEST(Base64, MatchesTheRfcExamples) {
-  const std::pair<std::string, std::string> examples[] = {
-      {"", ""},         {"f", "Zg=="},         {"fo", "Zm8="},        {"foo", "Zm9v"},
-      {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  const std::pair<std::string, std::string> examples[] = {{"", ""},
+                                                          {"f", "Zg=="},
+                                                          {"fo", "Zm8="},
+                                                          {"foo", "Zm9v"},
+                                                          {"foob", "Zm9vYg=="},
+                                                          {"fooba", "Zm9vYmE="},
+                                                          {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, coded] : examples) {
     EXPECT_EQ(Base64Encode(plain), coded);
     EXPECT_EQ(Base64Decode(coded).value(), plain);

@@ -30,7 +30,7 @@ BoundCase SampleCase() {
   out.tensors = {x, y};
   out.scalars = {{"eps", DType::kF32, 0, 1e-5}};
   out.pointers = {{"table", 0, 2, true}};
-  out.tolerances = {{"y", BoundTolerance::Kind::kAuto, 0, 0, 4, DType::kF32, DType::kBF16}};
+  out.tolerances = {{.output = "y", .reduce = 4, .acc = DType::kF32, .inner = DType::kBF16}};
   return out;
 }
 

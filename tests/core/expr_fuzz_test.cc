@@ -25,18 +25,30 @@ class Generator {
     if (depth <= 0) return Leaf();
     const auto sub = [&] { return Number(depth - 1 - Pick(2)); };
     switch (Pick(16)) {
-      case 0: return Leaf();
-      case 1: return "-" + Wrap(sub());
-      case 2: return "!" + Wrap(sub());
-      case 3: return Call("ceil_div", {sub(), sub()});
-      case 4: return Call("bit_width", {sub()});
-      case 5: return Call("select", {sub(), sub(), sub()});
-      case 6: return Pick(2) != 0 ? Call("min", {sub(), sub(), sub()}) : Call("max", {sub(), sub()});
-      case 7: return Call(kFolds[Pick(5)], {List(depth - 1)});
-      case 8: return Call("dot", {List(depth - 1), List(depth - 1)});
-      case 9: return List(depth - 1) + "[" + sub() + "]";
-      case 10: return Wrap(sub()) + "^" + std::to_string(Pick(5));
-      default: return Wrap(sub()) + Space() + kBinary[Pick(13)] + Space() + Wrap(sub());
+      case 0:
+        return Leaf();
+      case 1:
+        return "-" + Wrap(sub());
+      case 2:
+        return "!" + Wrap(sub());
+      case 3:
+        return Call("ceil_div", {sub(), sub()});
+      case 4:
+        return Call("bit_width", {sub()});
+      case 5:
+        return Call("select", {sub(), sub(), sub()});
+      case 6:
+        return Pick(2) != 0 ? Call("min", {sub(), sub(), sub()}) : Call("max", {sub(), sub()});
+      case 7:
+        return Call(kFolds[Pick(5)], {List(depth - 1)});
+      case 8:
+        return Call("dot", {List(depth - 1), List(depth - 1)});
+      case 9:
+        return List(depth - 1) + "[" + sub() + "]";
+      case 10:
+        return Wrap(sub()) + "^" + std::to_string(Pick(5));
+      default:
+        return Wrap(sub()) + Space() + kBinary[Pick(13)] + Space() + Wrap(sub());
     }
   }
 
@@ -54,13 +66,15 @@ class Generator {
 
  private:
   std::string Leaf() {
-    static const char* const kLeaves[] = {"0", "1", "2", "3", "7", "a", "b", "c", "d", "big",
-                                          "9223372036854775807", "target.wave", "sizeof(T)"};
+    static const char* const kLeaves[] = {
+        "0",           "1",        "2", "3", "7", "a", "b", "c", "d", "big", "9223372036854775807",
+        "target.wave", "sizeof(T)"};
     return kLeaves[Pick(13)];
   }
   std::string List(int depth) {
     if (depth > 0 && Pick(4) == 0) return "offsets(" + List(depth - 1) + ")";
-    if (depth > 0 && Pick(5) == 0) return "select(a, " + List(depth - 1) + ", " + List(depth - 1) + ")";
+    if (depth > 0 && Pick(5) == 0)
+      return "select(a, " + List(depth - 1) + ", " + List(depth - 1) + ")";
     static const char* const kLists[] = {"l", "m", "none"};
     return kLists[Pick(3)];
   }
@@ -73,8 +87,8 @@ class Generator {
   }
 
   static constexpr const char* kFolds[] = {"sum", "count", "unique", "max", "min"};
-  static constexpr const char* kBinary[] = {"+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">",
-                                            ">=", "&&", "||"};
+  static constexpr const char* kBinary[] = {
+      "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||"};
   std::mt19937_64 random_;
 };
 
@@ -128,16 +142,25 @@ TEST(ExprFuzz, GarbageIsRefusedAndNeverCrashes) {
 
 // One program that evaluates `exprs` and prints "value ok" a line.
 std::string Program(const std::vector<Expr>& exprs) {
-  const std::map<std::string, std::string> rename = {
-      {"a", "a"}, {"b", "b"}, {"c", "c"}, {"d", "d"}, {"big", "big"}, {"target.wave", "wave"},
-      {"sizeof(T)", "size"}, {"l", "l"}, {"m", "m"}, {"none", "none"}};
+  const std::map<std::string, std::string> rename = {{"a", "a"},
+                                                     {"b", "b"},
+                                                     {"c", "c"},
+                                                     {"d", "d"},
+                                                     {"big", "big"},
+                                                     {"target.wave", "wave"},
+                                                     {"sizeof(T)", "size"},
+                                                     {"l", "l"},
+                                                     {"m", "m"},
+                                                     {"none", "none"}};
   std::string out(ExprCppPrelude());
   out += "#include <cstdio>\nusing fettle_expr::Num;\n";
-  out += "static const fettle_expr::Checked a = Num(0), b = Num(-3), c = Num(5), d = Num(1000000007),"
-         " big = Num(INT64_MAX - 2), wave = Num(64), size = Num(2);\n";
+  out +=
+      "static const fettle_expr::Checked a = Num(0), b = Num(-3), c = Num(5), d = Num(1000000007),"
+      " big = Num(INT64_MAX - 2), wave = Num(64), size = Num(2);\n";
   out += "static const fettle_expr::List l{{4, 0, 4, -1, 9}}, m{{1, 2, 3, 4, 5}}, none{};\n";
-  out += "static void Print(fettle_expr::Checked v) {\n"
-         "  std::printf(\"%lld %d\\n\", v.ok ? static_cast<long long>(v.value) : 0LL, v.ok);\n}\n";
+  out +=
+      "static void Print(fettle_expr::Checked v) {\n"
+      "  std::printf(\"%lld %d\\n\", v.ok ? static_cast<long long>(v.value) : 0LL, v.ok);\n}\n";
   out += "int main() {\n";
   for (const Expr& expr : exprs) out += "  Print(" + expr.EmitCpp(rename).value() + ");\n";
   return out + "}\n";
@@ -159,8 +182,9 @@ TEST(ExprFuzz, EmittedCppAgreesWithTheEvaluator) {
   const fs::path folder = fs::temp_directory_path() / fmt::format("fettle_expr_{}", ::getpid());
   fs::create_directories(folder);
   std::ofstream(folder / "fuzz.cc") << Program(exprs);
-  const std::string command = fmt::format("g++ -std=c++17 -O0 -Wall -Werror -o {0}/fuzz {0}/fuzz.cc 2> {0}/log && {0}/fuzz > {0}/out",
-                                          folder.string());
+  const std::string command = fmt::format(
+      "g++ -std=c++17 -O0 -Wall -Werror -o {0}/fuzz {0}/fuzz.cc 2> {0}/log && {0}/fuzz > {0}/out",
+      folder.string());
   ASSERT_EQ(std::system(command.c_str()), 0) << std::ifstream(folder / "log").rdbuf();
   std::ifstream out(folder / "out");
   for (const Expr& expr : exprs) {

@@ -116,7 +116,8 @@ TEST(Expr, ExactDivisionPointsToCeilDiv) {
 }
 
 TEST(Expr, NamesTheColumnOfAMistake) {
-  EXPECT_EQ(ParseError("1 + "), "column 5 of '1 + ': expected a number, a name or '(', found the end");
+  EXPECT_EQ(ParseError("1 + "),
+            "column 5 of '1 + ': expected a number, a name or '(', found the end");
   EXPECT_THAT(ParseError("rows $ 2"), HasSubstr("column 6"));
   EXPECT_THAT(ParseError("(1 + 2"), HasSubstr("expected ')', found the end"));
   EXPECT_THAT(ParseError("foo(1)"), HasSubstr("unknown function 'foo'"));
@@ -134,17 +135,16 @@ TEST(Expr, NamesTheColumnOfAMistake) {
 
 TEST(Expr, KnowsItsNames) {
   const auto expr = Expr::Parse("sizeof(T) * rows + target.wave + lens[rows]");
-  EXPECT_EQ(expr->Names(),
-            (std::set<std::string>{"sizeof(T)", "rows", "target.wave", "lens"}));
+  EXPECT_EQ(expr->Names(), (std::set<std::string>{"sizeof(T)", "rows", "target.wave", "lens"}));
   EXPECT_TRUE(Expr::Parse("3 * 4")->is_constant());
   EXPECT_TRUE(Expr().is_constant());
   EXPECT_EQ(*Expr().Evaluate({}), 0);
 }
 
 TEST(Expr, ConstantsKeepTheirValue) {
-  for (const std::int64_t value : {std::int64_t{0}, std::int64_t{7}, std::int64_t{-7},
-                                   std::numeric_limits<std::int64_t>::max(),
-                                   std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t value :
+       {std::int64_t{0}, std::int64_t{7}, std::int64_t{-7},
+        std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     EXPECT_EQ(*Expr::Constant(value).Evaluate({}), value);
     EXPECT_EQ(*Expr::Parse(Expr::Constant(value).text())->Evaluate({}), value);
   }

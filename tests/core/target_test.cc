@@ -5,7 +5,8 @@ namespace fettle {
 namespace {
 
 TEST(FindTarget, KnowsEveryBuiltInTarget) {
-  for (const std::string name : {"cpu", "gfx90a", "gfx942", "gfx950", "sm_80", "sm_90a", "sm_100a"}) {
+  for (const std::string name :
+       {"cpu", "gfx90a", "gfx942", "gfx950", "sm_80", "sm_90a", "sm_100a"}) {
     const auto target = FindTarget(name);
     ASSERT_TRUE(target.ok()) << target.status();
     EXPECT_EQ(target->name, name);

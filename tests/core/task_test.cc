@@ -165,8 +165,8 @@ TEST(Task, ReadsTheBundledTasks) {
       ASSERT_TRUE(cases.ok()) << cases.status();
       for (const BoundCase& entry : *cases) {
         for (const std::string target : {"cpu", "gfx950", "sm_90a"}) {
-          const auto plan = task->BindPlan(task->baseline(), task->baseline().values, entry,
-                                           *FindTarget(target));
+          const auto plan =
+              task->BindPlan(task->baseline(), task->baseline().values, entry, *FindTarget(target));
           EXPECT_TRUE(plan.ok()) << folder.path() << " " << entry.label << " " << plan.status();
         }
       }

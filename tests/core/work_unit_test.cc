@@ -107,7 +107,8 @@ TEST(TaskFiles, PackToOneBlobAndBack) {
   const std::string blob = PackTaskFiles(files);
   EXPECT_EQ(UnpackTaskFiles(blob).value(), files);
   EXPECT_EQ(PackTaskFiles(*UnpackTaskFiles(blob)), blob);
-  for (const std::string bad : {"", "[]", "{}", "{\"files\":{\"a\":1}}", "{\"files\":{\"a\":\"!\"}}"}) {
+  for (const std::string bad :
+       {"", "[]", "{}", "{\"files\":{\"a\":1}}", "{\"files\":{\"a\":\"!\"}}"}) {
     EXPECT_FALSE(UnpackTaskFiles(bad).ok()) << bad;
   }
 }

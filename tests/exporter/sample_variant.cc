@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kTaskYaml[] = R"(format: 1
+constexpr char kTaskYaml[] = R"yaml(format: 1
 name: scale
 summary: Doubles every element.
 license: Apache-2.0
@@ -39,7 +39,7 @@ cases:
   held_out: 1
 tolerance: {y: {rtol: 1.0e-6, atol: 1.0e-6}}
 work: {bytes: "8*n", flops: "n"}
-)";
+)yaml";
 
 constexpr char kKernel[] = R"(__global__ void scale(const float* x, float* y, int n) {
   const int i = blockIdx.x * BLOCK + threadIdx.x;

@@ -53,7 +53,7 @@ TEST_P(RecordedNoise, FindsALargeGainWhateverTheNoise) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, RecordedNoise,
                          ::testing::Values("h200_aa.csv.gz", "cpu_aa.csv.gz"),
-                         [](const auto& info) { return std::string(info.param, 3); });
+                         [](const auto& param) { return std::string(param.param, 3); });
 
 using H200Noise = RecordedNoise;
 

@@ -170,8 +170,12 @@ TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
       for (int i = 0; i < 50; ++i) {
         const double a = DecodeFloat(DType::kF32, before.data(), i), b = DecodeFloat(DType::kF32, after.data(), i);
         changed += a != b;
-        if (i == at) EXPECT_GE(std::fabs(a - b), 1);
-        if (kind == Fill::Kind::kUniform) EXPECT_LE(std::fabs(b), 1);
+        if (i == at) {
+          EXPECT_GE(std::fabs(a - b), 1);
+        }
+        if (kind == Fill::Kind::kUniform) {
+          EXPECT_LE(std::fabs(b), 1);
+        }
       }
       EXPECT_EQ(changed, 1);
     }

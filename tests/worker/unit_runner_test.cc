@@ -19,7 +19,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
 
-constexpr char kTask[] = R"(
+constexpr char kTask[] = R"yaml(
 format: 1
 name: twice
 summary: Twice the input.
@@ -47,7 +47,7 @@ tolerance: {y: {rtol: 1.0e-6, atol: 1.0e-6}}
 work: {bytes: "8*n", flops: "n"}
 contract: {deterministic: true, nonfinite: unspecified}
 rivals: []
-)";
+)yaml";
 
 constexpr char kReference[] = R"(
 #include "fettle_reference.h"
