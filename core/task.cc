@@ -43,6 +43,29 @@ bool GuardsHold(const KernelSpec& kernel, const BoundCase& bound_case) {
   return true;
 }
 
+// Stored outputs must be there for every case.
+void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase& bound_case,
+                 const CaseDecl& declared, Problems& problems) {
+  std::map<std::string, std::string> patterns;
+  for (const ArgDecl& arg : model.args) {
+    const ArgDecl& tensor = arg.each != nullptr ? *arg.each : arg;
+    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
+    if (patterns.size() < model.reference.files.size()) {
+      patterns[arg.name] = model.reference.files[patterns.size()];
+    }
+  }
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
+    const std::string path =
+        StoredOutputPath(patterns[tensor.name], bound_case.label, tensor.member);
+    if (files.contains(path)) continue;
+    problems.Add(
+        declared.line, declared.column, "reference.npy",
+        fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
+                    bound_case.label, path));
+  }
+}
+
 // Binds every case and the baseline's plan for it, and reports what fails at the case's place.
 void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& problems) {
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
@@ -79,29 +102,6 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
                    fmt::format("the baseline supports none of the {} cases; widen 'requires'",
                                set == CaseSet::kTimed ? "timed" : "checked"));
     }
-  }
-}
-
-// Stored outputs must be there for every case.
-void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase& bound_case,
-                 const CaseDecl& declared, Problems& problems) {
-  std::map<std::string, std::string> patterns;
-  for (const ArgDecl& arg : model.args) {
-    const ArgDecl& tensor = arg.each != nullptr ? *arg.each : arg;
-    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
-    if (patterns.size() < model.reference.files.size()) {
-      patterns[arg.name] = model.reference.files[patterns.size()];
-    }
-  }
-  for (const BoundTensor& tensor : bound_case.tensors) {
-    if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
-    const std::string path =
-        StoredOutputPath(patterns[tensor.name], bound_case.label, tensor.member);
-    if (files.contains(path)) continue;
-    problems.Add(
-        declared.line, declared.column, "reference.npy",
-        fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
-                    bound_case.label, path));
   }
 }
 
