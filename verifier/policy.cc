@@ -22,6 +22,11 @@ bool IsKeywordBeforeCall(const PolicyToken& token) {
   return kWords.contains(token.text);
 }
 
+// Whether a declared name may follow: the last token of a type.
+bool IsTypeEnd(const PolicyToken& token) {
+  return token.Is(">") || (token.kind == Kind::kIdentifier && !IsKeywordBeforeCall(token));
+}
+
 std::string Unquote(const std::string& text) {
   const std::size_t open = text.find('"'), close = text.rfind('"');
   return open == std::string::npos || close <= open ? text : text.substr(open + 1, close - open - 1);
@@ -192,12 +197,15 @@ bool Inspector::Declares(const std::string& name) const {
     if (!tokens_[i].Is(name)) continue;
     const PolicyToken& before = tokens_[i - 1];
     const PolicyToken& after = tokens_[i + 1];
-    const bool typed = (before.kind == Kind::kIdentifier && !IsKeywordBeforeCall(before)) ||
-                       before.Is("*") || before.Is("&") || before.Is(">") || before.Is(",");
-    if (!typed) continue;
-    const bool variable = after.Is("=") || after.Is(";") || after.Is(",") || after.Is("[") ||
-                          after.Is(")") || after.Is("{") || after.Is(":");
-    if (variable && !before.Is(",") && !before.Is("&")) return true;
+    if (before.Is(".") || before.Is("->") || before.Is("::")) continue;
+    if (after.Is("=")) return true;  // Only a variable can be set.
+    if (before.Is(",") && (after.Is(";") || after.Is("["))) return true;  // A further declarator.
+    const bool pointer = (before.Is("*") || before.Is("&")) && i >= 2 && IsTypeEnd(tokens_[i - 2]);
+    if (!IsTypeEnd(before) && !pointer) continue;
+    if (after.Is(";") || after.Is(",") || after.Is("[") || after.Is(")") || after.Is("{") ||
+        after.Is(":")) {
+      return true;
+    }
     if (!after.Is("(")) continue;
     // A function: device code says so before its name, and has a body.
     const std::size_t end = Closing(i + 1);
@@ -265,6 +273,10 @@ Finding Inspector::Inspect(const std::string& source) {
   PolicySource expanded = ExpandPolicy(source);
   for (const PolicyDirective& directive : expanded.directives) {
     if (Finding found = CheckDirective(directive)) return found;
+  }
+  if (expanded.expansion_cut) {
+    return Refuse("policy_too_long", 1,
+                  "the source has more than 300,000 tokens once its macros are expanded");
   }
   tokens_ = std::move(expanded.tokens);
   if (Finding found = CheckAttributes()) return found;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,7 +15,7 @@ namespace {
 using Kind = PolicyToken::Kind;
 using Tokens = std::vector<PolicyToken>;
 
-constexpr std::size_t kMaxTokens = 2'000'000;  // After expansion.
+constexpr std::size_t kMaxTokens = 300'000;  // After expansion.
 constexpr int kMaxDepth = 64;
 
 // The source with line splices removed, and the line of every character. Raw strings keep their
@@ -201,6 +202,10 @@ Tokens Tokenizer::Run() {
   return std::move(tokens_);
 }
 
+void Append(Tokens more, Tokens* to) {
+  to->insert(to->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
 struct Macro {
   bool function = false, variadic = false;
   std::vector<std::string> parameters;
@@ -331,8 +336,7 @@ Tokens Expander::Substitute(const Macro& macro, const std::vector<Tokens>& argum
     }
     const bool pastes = i + 1 < macro.body.size() && macro.body[i + 1].Is("##");
     if (auto argument = argument_of(token)) {
-      const Tokens expanded = pastes ? *argument : Expand(*argument, hidden, depth + 1);
-      out.insert(out.end(), expanded.begin(), expanded.end());
+      Append(pastes ? *std::move(argument) : Expand(*argument, hidden, depth + 1), &out);
     } else {
       out.push_back(token);
     }
@@ -393,8 +397,7 @@ Tokens Expander::Expand(const Tokens& tokens, const std::set<std::string>& hidde
       }
       Tokens body = Substitute(macro, arguments, hidden, depth);
       for (PolicyToken& one : body) one.line = token.line;
-      const Tokens expanded = Expand(body, inner, depth + 1);
-      out.insert(out.end(), expanded.begin(), expanded.end());
+      Append(Expand(body, inner, depth + 1), &out);
       next = std::max(next, end);
       used = true;
     }
