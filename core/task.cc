@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
-#include "core/stored_output.h"
 #include "core/task_impl.h"
 #include "core/task_parse.h"
 
@@ -51,7 +50,7 @@ void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase
     const ArgDecl& tensor = arg.each != nullptr ? *arg.each : arg;
     if (tensor.role != Role::kOut && tensor.role != Role::kInOut) continue;
     if (patterns.size() < model.reference.files.size()) {
-      patterns[arg.name] = model.reference.files[patterns.size()];
+      patterns.emplace(arg.name, model.reference.files[patterns.size()]);
     }
   }
   for (const BoundTensor& tensor : bound_case.tensors) {
@@ -59,10 +58,9 @@ void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase
     const std::string path =
         StoredOutputPath(patterns[tensor.name], bound_case.label, tensor.member);
     if (files.contains(path)) continue;
-    problems.Add(
-        declared.line, declared.column, "reference.npy",
-        fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
-                    bound_case.label, path));
+    problems.Add(declared.line, declared.column, "reference.npy",
+                 fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
+                             bound_case.label, path));
   }
 }
 
@@ -72,8 +70,7 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
     const auto& cases = set == CaseSet::kTimed ? model.timed : model.checked;
     bool supported = false;
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::string label =
-          fmt::format("{}/{}", set == CaseSet::kTimed ? "timed" : "checked", i);
+      const std::string label = fmt::format("{}/{}", set == CaseSet::kTimed ? "timed" : "checked", i);
       const std::string field = fmt::format("cases.{}[{}]", label.substr(0, label.find('/')), i);
       for (std::uint64_t seed = 0; seed < kTrialSeeds; ++seed) {
         const auto bound = BindCase(model, files, cases[i], set, label, seed, i);
@@ -131,12 +128,11 @@ std::string StoredOutputPath(std::string_view pattern, std::string_view case_lab
   std::string label(case_label);
   std::replace(label.begin(), label.end(), '/', '_');
   std::string out(pattern);
-  const auto replace = [&out](std::string_view key, const std::string& value) {
+  for (const auto& [key, value] : {std::pair<std::string, std::string>{"{case}", label},
+                                   {"{member}", std::to_string(member)}}) {
     const std::size_t at = out.find(key);
     if (at != std::string::npos) out.replace(at, key.size(), value);
-  };
-  replace("{case}", label);
-  replace("{member}", std::to_string(member));
+  }
   return out;
 }
 
@@ -203,7 +199,8 @@ absl::StatusOr<std::vector<BoundCase>> Task::BindCases(CaseSet set, std::uint64_
 absl::Status CheckValues(const KernelSpec& kernel, const TunableValues& values) {
   for (const Tunable& tunable : kernel.tunables) {
     if (!values.contains(tunable.name)) {
-      return absl::InvalidArgumentError(fmt::format("the tunable '{}' has no value", tunable.name));
+      return absl::InvalidArgumentError(
+          fmt::format("the tunable '{}' has no value", tunable.name));
     }
   }
   if (values.size() == kernel.tunables.size()) return absl::OkStatus();

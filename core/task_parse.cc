@@ -319,9 +319,11 @@ TaskModel ParseTaskDoc(const Doc& doc, const TaskFiles& files, Problems& problem
     if (conditions) model.valid = *std::move(conditions);
   }
   if (const Doc* names = fields.Find("specialize")) ReadSpecialize(*names, model, problems);
+  const std::size_t before_args = problems.count();
   if (const Doc* args = fields.Need("args", "list the operator's arguments in order")) {
     ParseArgs(*args, model, files, problems);
   }
+  const bool args_hold = problems.count() == before_args;
   if (const Doc* baseline = fields.Need("baseline", "describe the kernel to improve")) {
     model.baseline = ParseKernelBlock(*baseline, "baseline", model, files,
                                       /*inline_source=*/false, problems);
@@ -337,7 +339,7 @@ TaskModel ParseTaskDoc(const Doc& doc, const TaskFiles& files, Problems& problem
   if (const Doc* contract = fields.Find("contract")) ParseContract(*contract, model, problems);
   if (const Doc* tolerance = fields.Need("tolerance", "say how each output is judged, such as "
                                                       "'tolerance: {y: {auto: {reduce: cols}}}'")) {
-    ParseTolerances(*tolerance, model, files, problems);
+    if (args_hold) ParseTolerances(*tolerance, model, files, problems);
   }
   if (const Doc* work = fields.Find("work")) ParseWork(*work, model, problems);
   if (const Doc* rivals = fields.Find("rivals")) ParseRivals(*rivals, model, files, problems);

@@ -441,6 +441,7 @@ FillDecl ReadFill(const Doc& doc, const std::string& path, const ArgDecl& arg,
 void ParseArgs(const Doc& doc, TaskModel& model, const TaskFiles& files, Problems& problems) {
   const auto* items = ReadList(doc, "args", problems);
   if (items == nullptr) return;
+  const std::size_t before = problems.count();
   for (std::size_t i = 0; i < items->size(); ++i) {
     const Doc& item = (*items)[i];
     if (item.kind != Doc::Kind::kMap || item.entries.size() != 1) {
@@ -465,7 +466,7 @@ void ParseArgs(const Doc& doc, TaskModel& model, const TaskFiles& files, Problem
     model.args.push_back(std::move(arg));
   }
   if (items->empty()) problems.Add(doc, "args", "args needs at least one argument");
-  CheckTogether(model, problems);
+  if (problems.count() == before) CheckTogether(model, problems);  // Else it would mislead.
 }
 
 }  // namespace fettle

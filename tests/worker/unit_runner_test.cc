@@ -55,7 +55,7 @@ extern "C" void twice_ref(fettle_ref* ref) {
   const fettle_tensor& x = fettle_input(ref, "x");
   fettle_result& result = fettle_output(ref, "y");
   for (std::int64_t i = 0; i < fettle_row_count(result); ++i) {
-    result.values[i] = 2 * x.reals[static_cast<std::size_t>(fettle_row(result, i))];
+    result.values[i] = 2 * x.values[static_cast<std::size_t>(fettle_row(result, i))];
   }
 }
 )";
