@@ -154,7 +154,9 @@ void AddLimit(Launchpad& pad, int resource, std::int64_t value) {
   rlimit now = {};
   getrlimit(static_cast<__rlimit_resource>(resource), &now);
   const rlim_t wanted = std::min(static_cast<rlim_t>(value), now.rlim_max);
-  pad.limits.push_back({resource, {wanted, wanted}});
+  // SIGXCPU first, so that the program can say what ended it.
+  const rlim_t most = resource == RLIMIT_CPU ? std::min(wanted + 1, now.rlim_max) : wanted;
+  pad.limits.push_back({resource, {wanted, most}});
 }
 
 // Collects the child's output until it ends, its time is up, or it is to be stopped.

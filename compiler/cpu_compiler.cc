@@ -403,11 +403,10 @@ class CpuCompilerImpl final : public CpuCompiler {
     } else if (result.log.find("CPU time limit exceeded") != std::string::npos) {
       text = fmt::format("the compiler passed its limit of {} s of processor time",
                          options_.limits.cpu_seconds);
+    } else if (result.log.find("signal terminated program") != std::string::npos) {
+      text = "the compiler was killed; it passed a limit on time or memory, or crashed";
     } else {
-      // A compiler that something killed may come through the next time.
-      result.repeatable =
-          (child.exit_code == kCompileFailed || child.exit_code == kLinkFailed) &&
-          result.log.find("signal terminated program") == std::string::npos;
+      result.repeatable = child.exit_code == kCompileFailed || child.exit_code == kLinkFailed;
       for (const Diagnostic& diagnostic : result.diagnostics) {
         if (diagnostic.severity == "error") return;
       }

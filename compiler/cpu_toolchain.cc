@@ -125,6 +125,8 @@ std::vector<std::string> CpuCompileFlags(const CpuToolchain& toolchain, CompileM
       // Kernels reinterpret memory (uint4 as half2[4]); without this they are miscompiled.
       "-fno-strict-aliasing",
       "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-semantic-interposition",
+      // Large local arrays hit the guard page below a fiber's stack instead of jumping over it.
+      "-fstack-clash-protection",
       "-fno-asynchronous-unwind-tables", "-fmessage-length=0", "-fdiagnostics-color=never",
       fmt::format("-DFETTLE_CPU_CHECK={}", check ? 1 : 0), fmt::format("-DFETTLE_CPU_LANES={}", lanes)};
   flags.push_back(check ? "-O1" : "-O3");

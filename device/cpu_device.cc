@@ -279,6 +279,7 @@ class CpuDeviceImpl final : public CpuDevice {
                     schedule_ != CpuSchedule::kForward;
     const bool one_thread = check || schedule_ != CpuSchedule::kForward;
     std::unique_ptr<CpuChecker> checker;
+    findings_.SetFile(check ? module.main_file() : "");
     if (check) {
       CpuBuffer* dynamic = pool_.DynamicShared(config.shared_bytes);
       if (dynamic == nullptr) return absl::ResourceExhaustedError("launch: no shared memory");

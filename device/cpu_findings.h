@@ -36,8 +36,14 @@ class CpuFindings {
   void Add(CheckFinding finding, const std::string& key) {
     const RuntimeGuard guard;
     const std::lock_guard lock(mutex_);
+    if (finding.file.empty() && finding.line > 0) finding.file = file_;
     if (found_.size() >= kMost || !seen_.insert(finding.kind + "|" + key).second) return;
     found_.push_back(std::move(finding));
+  }
+  // The kernel's own file, for findings that know only their line.
+  void SetFile(const std::string& file) {
+    const std::lock_guard lock(mutex_);
+    file_ = file;
   }
   std::vector<CheckFinding> Take() {
     const std::lock_guard lock(mutex_);
@@ -52,6 +58,7 @@ class CpuFindings {
 
  private:
   std::mutex mutex_;
+  std::string file_;                    // Guarded by mutex_.
   std::set<std::string> seen_;          // Guarded by mutex_.
   std::vector<CheckFinding> found_;     // Guarded by mutex_.
 };

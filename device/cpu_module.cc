@@ -42,6 +42,15 @@ std::optional<LocalName> ParseLocal(std::string_view symbol) {
   return out;
 }
 
+// A variable of the runtime header: fettle_x, as a static of the file _ZL<length>fettle_x.
+bool IsOfRuntime(std::string_view symbol) {
+  if (symbol.starts_with("_ZL")) {
+    symbol.remove_prefix(3);
+    while (!symbol.empty() && IsDigit(symbol[0])) symbol.remove_prefix(1);
+  }
+  return symbol.starts_with("fettle_");
+}
+
 std::string Demangled(const std::string& symbol) {
   if (!symbol.starts_with("_Z")) return symbol;
   int status = 0;
@@ -134,7 +143,7 @@ absl::Status CpuModule::ReadSymbols(std::string_view code_object) {
     if ((symbol.type != STT_OBJECT && !thread_local_data) || symbol.size == 0) continue;
     const std::uintptr_t at = base_ + symbol.value;
     if (!thread_local_data && (at < data_begin_ || at >= data_end_)) continue;
-    if (symbol.name.starts_with("fettle_")) continue;
+    if (IsOfRuntime(symbol.name)) continue;
     const std::optional<LocalName> local = ParseLocal(symbol.name);
     // In fast mode shared variables are thread-local, in check mode they are statics of functions or
     // (g++ marks those with a number) of the file.

@@ -25,8 +25,8 @@ TEST(BlankNonCode, KeepsLengthAndLines) {
 
 TEST(BlankNonCode, KnowsRawStringsSplicesAndDigitSeparators) {
   EXPECT_EQ(BlankNonCode("auto r = R\"x(a)\" b)x\"; int y;"),
-            "auto r = R\"            \"; int y;");
-  EXPECT_EQ(BlankNonCode("// a \\\nb\nint c;"), "       \n \nint c;");
+            "auto r = R\"         \"; int y;");
+  EXPECT_EQ(BlankNonCode("// a \\\nb\nint c;"), "      \n \nint c;");
   EXPECT_EQ(BlankNonCode("int n = 1'000'000; char c = 'x';"),
             "int n = 1'000'000; char c = ' ';");
 }

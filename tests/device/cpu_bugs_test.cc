@@ -12,8 +12,6 @@
 namespace fettle {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 
 struct BugCase {
@@ -112,15 +110,16 @@ TEST_P(CpuBugs, AreFoundAtTheirLine) {
   ASSERT_TRUE(device.ok());
   const CpuRun run = RunBug(**device, bug, compiled);
   EXPECT_TRUE(run.status.ok()) << run.status;
+  const std::vector<int> lines = BugLines(source);
   const auto found = std::find_if(run.findings.begin(), run.findings.end(), [&](const auto& f) {
-    return std::find(bug.kinds.begin(), bug.kinds.end(), f.kind) != bug.kinds.end();
+    return std::find(bug.kinds.begin(), bug.kinds.end(), f.kind) != bug.kinds.end() &&
+           std::find(lines.begin(), lines.end(), f.line) != lines.end();
   });
   ASSERT_NE(found, run.findings.end()) << run.Text();
   EXPECT_EQ(found->is_error, bug.is_error);
   EXPECT_THAT(found->message, HasSubstr(bug.message));
   EXPECT_THAT(found->message, HasSubstr("block (0,0,0)")) << run.Text();
   EXPECT_EQ(found->file, file) << run.Text();
-  EXPECT_THAT(BugLines(source), Contains(found->line)) << run.Text();
   if (!bug.is_error) return;
   // What is found does not depend on luck: a second device says the same.
   auto again = CpuDevice::Create({});
@@ -143,10 +142,12 @@ TEST(CpuBugsOfOtherShapes, FindsTheSecondBarrierOfATileLoop) {
       Out<float>("c", 32 * 32), Scalar(32), Scalar(32), Scalar(32)};
   const CpuRun run = RunKernel(**device, compiled, {.grid = {2, 2, 1}, .block = {16, 16, 1}},
                                arguments);
-  ASSERT_FALSE(run.findings.empty());
-  EXPECT_EQ(run.findings[0].kind, "race.block") << run.Text();
-  EXPECT_THAT(run.findings[0].message, HasSubstr("after a read"));
-  EXPECT_THAT(BugLines(source), Contains(run.findings[0].line)) << run.Text();
+  const std::vector<int> lines = BugLines(source);
+  EXPECT_TRUE(std::any_of(run.findings.begin(), run.findings.end(), [&](const auto& f) {
+    return f.is_error && f.kind == "race.block" &&
+           f.message.find("after a read") != std::string::npos &&
+           std::find(lines.begin(), lines.end(), f.line) != lines.end();
+  })) << run.Text();
 }
 
 TEST(CpuBugsOfOtherShapes, EndsASpinningBlockWithTheTimeLimit) {
