@@ -131,7 +131,7 @@ TEST(Report, MeasurementFitsEightyColumns) {
                                {"bytes_per_s", 1.5e10}, {"flops_per_s", 0.0},
                                {"roofline_fraction", 0.61}}}}};
   EXPECT_EQ(MeasurementTable(measurement, 80),
-            "CASE     BASELINE  CANDIDATE  SPEED-UP                  BYTES/S  FLOP/S  ROOF\n"
+            "CASE     BASELINE  CANDIDATE  SPEED-UP                 BYTES/S  FLOP/S  ROOF\n"
             "timed/0    123 us     100 us  1.235x [1.200, 1.250]  15.0 GB/s       -  61 %\n");
   EXPECT_EQ(MeasurementTable(json(), 80), "");
 }
