@@ -14,7 +14,7 @@ struct CpuCompilerOptions {
   // Runtime headers and precompiled headers, shared by processes. Empty: a folder of its own that
   // goes away with the compiler.
   std::string cache_dir;
-  ChildLimits limits = {.wall = std::chrono::seconds(60),
+  ChildLimits limits = {.wall = std::chrono::seconds(120),
                         .cpu_seconds = 40,
                         .address_space_bytes = std::int64_t{3} << 30,
                         .file_bytes = std::int64_t{256} << 20};
