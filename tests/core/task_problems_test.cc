@@ -70,7 +70,7 @@ TEST(TaskProblems, NameTheirPlaceAndARemedy) {
       {"flops: \"8*rows*cols\"", "flops: \"2^62*rows*cols\"",
        "task.yaml:28:13: cases.timed[0]: work.flops: evaluate '2^62*rows*cols' with cols = 4096, rows = "
        "16384: multiplication overflows 64 bits"},
-      {"dims:\n", "dims: &a\n", "task.yaml:7:3: anchors and aliases are not part of the format; write the "
+      {"dims:\n", "dims: &a\n", "task.yaml:6:7: anchors and aliases are not part of the format; write the "
                                 "value out"},
   };
   for (const Mistake& mistake : mistakes) {
