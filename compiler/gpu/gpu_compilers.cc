@@ -17,21 +17,26 @@ std::string OrEnvironment(const std::string& value, const char* name) {
   return set == nullptr ? "" : set;
 }
 
+// Only `library`, whose folder the sandboxed server then sees; nothing changes when it is empty.
+void UseLibrary(const std::string& library, RtcOptions& options) {
+  if (library.empty()) return;
+  options.library_files = {library};
+  if (const std::size_t slash = library.rfind('/'); slash != std::string::npos && slash > 0) {
+    options.readable.push_back(library.substr(0, slash));
+  }
+}
+
 absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeNvrtc(const GpuCompilersOptions& options) {
   RtcOptions rtc{.nvrtc = true, .program = options.program,
-                 .wall_seconds = options.limit_seconds, .cpu_seconds = options.limit_seconds,
+                 .wall_seconds = options.wall_seconds, .cpu_seconds = options.cpu_seconds,
                  .isolate = options.isolate};
-  const std::string library = OrEnvironment(options.nvrtc_library, "FETTLE_NVRTC_LIBRARY");
-  if (!library.empty()) {
-    rtc.library_files = {library};
-    rtc.readable = {library.substr(0, library.rfind('/'))};
-  }
+  UseLibrary(OrEnvironment(options.nvrtc_library, "FETTLE_NVRTC_LIBRARY"), rtc);
   return MakeRtcCompiler(std::move(rtc));
 }
 
 absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeHiprtc(const GpuCompilersOptions& options) {
   RtcOptions rtc{.nvrtc = false, .program = options.program,
-                 .wall_seconds = options.limit_seconds, .cpu_seconds = options.limit_seconds,
+                 .wall_seconds = options.wall_seconds, .cpu_seconds = options.cpu_seconds,
                  .isolate = options.isolate};
   const std::string prefix = OrEnvironment(options.hiprtc_prefix, "FETTLE_HIPRTC_PREFIX");
   if (!prefix.empty()) {
@@ -45,13 +50,14 @@ absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeHiprtc(const GpuCompilersOpt
   } else if (Exists("/opt/rocm")) {
     rtc.readable = {"/opt"};
   }
+  UseLibrary(OrEnvironment(options.hiprtc_library, "FETTLE_HIPRTC_LIBRARY"), rtc);
   return MakeRtcCompiler(std::move(rtc));
 }
 
 absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeClang(const GpuCompilersOptions& options) {
   ClangOptions clang{.isolate = options.isolate};
-  clang.limits.wall = std::chrono::seconds(options.limit_seconds);
-  clang.limits.cpu_seconds = options.limit_seconds;
+  clang.limits.wall = std::chrono::seconds(options.wall_seconds);
+  clang.limits.cpu_seconds = options.cpu_seconds;
   return MakeClangCompiler(std::move(clang));
 }
 

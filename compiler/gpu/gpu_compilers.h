@@ -19,10 +19,12 @@ struct GpuCompilersOptions {
   // A folder made by deploy/scripts/get_hiprtc.sh: its loader and libraries run hiprtc. Empty: the
   // one named by FETTLE_HIPRTC_PREFIX, if any.
   std::string hiprtc_prefix;
+  // libhiprtc to use without a prefix; empty: the one named by FETTLE_HIPRTC_LIBRARY, else the usual
+  // names.
+  std::string hiprtc_library;
   // libnvrtc to use; empty: the one named by FETTLE_NVRTC_LIBRARY, else the usual names.
   std::string nvrtc_library;
-  // Longest compile, in seconds of CPU and of the clock.
-  std::int64_t limit_seconds = 60;
+  std::int64_t cpu_seconds = 60, wall_seconds = 120;  // Longest compile.
   bool isolate = true;
 };
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <absl/status/status.h>
 
 #include "compiler/kernel_compiler.h"
 

@@ -54,7 +54,7 @@ std::unique_ptr<Library> Library::Load(bool nvrtc, const Strings& files, std::st
     std::unique_ptr<Library> library(new Library);
     library->nvrtc_ = nvrtc;
     std::string reason = library->Bind(handle);
-    if (reason.empty() && !nvrtc) reason = library->LoadComgr(file);
+    if (reason.empty() && !nvrtc) reason = library->LoadComgr(handle, file);
     if (!reason.empty()) {
       problem += (problem.empty() ? "" : "; ") + reason;
       continue;
@@ -119,10 +119,13 @@ void Library::LoadNvrtcBuiltins() {
 
 // hiprtc loads comgr at the first compile, and crashes without it; and up to 6.4 an architecture
 // that comgr does not know aborts the process. So comgr is loaded and asked first.
-std::string Library::LoadComgr(const std::string& file) {
-  const bool old = file.ends_with(".so.5");
-  void* comgr = dlopen(old ? "libamd_comgr.so.2" : "libamd_comgr.so.3", RTLD_NOW | RTLD_GLOBAL);
-  if (comgr == nullptr) return LastError();
+std::string Library::LoadComgr(void* hiprtc, const std::string& file) {
+  void* comgr = hiprtc;  // Some builds hold comgr themselves.
+  if (dlsym(hiprtc, "amd_comgr_get_isa_count") == nullptr) {
+    const bool old = file.ends_with(".so.5");
+    comgr = dlopen(old ? "libamd_comgr.so.2" : "libamd_comgr.so.3", RTLD_NOW | RTLD_GLOBAL);
+    if (comgr == nullptr) return LastError();
+  }
   int (*count)(std::size_t*) = nullptr;
   int (*name)(std::size_t, const char**) = nullptr;
   std::size_t n = 0;

@@ -27,7 +27,7 @@ class Library {
   std::string Bind(void* handle);
   void FindArchs();
   void LoadNvrtcBuiltins();
-  std::string LoadComgr(const std::string& file);
+  std::string LoadComgr(void* hiprtc, const std::string& file);
   std::string Text(Program program, int (*size_of)(Program, std::size_t*),
                    int (*get)(Program, char*)) const;
 

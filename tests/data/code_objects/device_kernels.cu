@@ -39,4 +39,4 @@ extern "C" __global__ void misaligned(char* p) {
   *reinterpret_cast<volatile int*>(p + 1) = 1;
 }
 
-extern "C" __global__ void trap() { asm volatile("trap;"); }
+extern "C" __global__ void trap() { __trap(); }
