@@ -72,7 +72,7 @@ absl::StatusOr<TunableSpace> MakeSpace(const Task& task, const Target& target, b
   std::vector<Tunable> tunables = kernel.tunables;
   for (Tunable& tunable : tunables) std::sort(tunable.values.begin(), tunable.values.end());
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases,
-                          task.BindCases(CaseSet::kTimed, /*seed=*/1));
+                          task.BindCases(CaseSet::kTimed, /*seed=*/1, target));
   std::vector<ExprScope> scopes;
   for (const BoundCase& one : cases) scopes.push_back(CaseScope(target, &one));
   if (scopes.empty()) scopes.push_back(CaseScope(target, nullptr));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/facts_text.h"
 #include "cli/format.h"
 #include "cli/local.h"
 #include "cli/paths.h"
@@ -55,13 +56,15 @@ class CompileCommand final : public Subcommand {
     flags.Flag("--out", "FILE", &out_, "write the code object").completes = Completes::kFile;
     flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")
         .completes = Completes::kFolder;
+    flags.Flag("--facts", "", &facts_,
+               "GPU targets: print registers, spills, shared memory, occupancy and instructions");
     flags.Flag("--json", "", &json_, "print JSON");
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     FETTLE_ASSIGN_OR_RETURN(const CompileRequest request, MakeRequest());
     const std::string cache = local_.ToOptions().cache_dir;
     if (!cache.empty()) FETTLE_RETURN_IF_ERROR(MakePrivateFolder(cache));
-    const Toolchains toolchains = Toolchains::Find(cache);
+    const Toolchains toolchains = Toolchains::Find(cache, /*gpu=*/target_ != "cpu");
     FETTLE_ASSIGN_OR_RETURN(KernelCompiler* const compiler, toolchains.For(request.target));
     context.terminal.Status(fmt::format("compiling {} for {}", file_, target_));
     FETTLE_ASSIGN_OR_RETURN(const CompileResult result, compiler->Compile(request, context.stop));
@@ -69,7 +72,11 @@ class CompileCommand final : public Subcommand {
     if (result.accepted && !out_.empty()) {
       FETTLE_RETURN_IF_ERROR(WriteFile(out_, result.code_object));
     }
-    return Report(context.terminal, request, result);
+    json facts;
+    if (facts_ && result.accepted) {
+      FETTLE_ASSIGN_OR_RETURN(facts, FactsOf(result.code_object, request.target));
+    }
+    return Report(context.terminal, request, result, facts);
   }
 
  private:
@@ -110,10 +117,10 @@ class CompileCommand final : public Subcommand {
   }
 
   ExitCode Report(Terminal& terminal, const CompileRequest& request,
-                  const CompileResult& result) const {
+                  const CompileResult& result, const json& facts) const {
     const json diagnostics = DiagnosticsJson(result);
     if (json_) {
-      terminal.Print(json{{"accepted", result.accepted},
+      json report{{"accepted", result.accepted},
                           {"compiler", result.compiler},
                           {"cache_hit", result.cache_hit},
                           {"elapsed_ns", result.elapsed.count()},
@@ -123,8 +130,9 @@ class CompileCommand final : public Subcommand {
                           {"object_sha256",
                            result.accepted ? Sha256Hex(result.code_object) : std::string()},
                           {"diagnostics", diagnostics},
-                          {"log", Printable(result.log)}}
-                         .dump(2));
+                          {"log", Printable(result.log)}};
+      if (facts.is_object()) report["facts"] = facts;
+      terminal.Print(report.dump(2));
       return result.accepted ? ExitCode::kOk : ExitCode::kNo;
     }
     terminal.Raw(DiagnosticsText(diagnostics));
@@ -141,6 +149,7 @@ class CompileCommand final : public Subcommand {
     for (std::size_t i = 0; i < request.entries.size() && i < result.symbols.size(); ++i) {
       terminal.Print(Printable(fmt::format("  {} -> {}", request.entries[i], result.symbols[i])));
     }
+    if (facts.is_object()) terminal.Raw(FactsText(facts, terminal.width()));
     return ExitCode::kOk;
   }
 
@@ -149,6 +158,7 @@ class CompileCommand final : public Subcommand {
   std::vector<std::string> entries_, defines_, options_, headers_;
   std::int64_t lanes_ = 32;
   bool check_ = false;
+  bool facts_ = false;
   bool json_ = false;
   LocalFlags local_;
 };

@@ -112,7 +112,7 @@ absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient&
   request.target = target_;
   request.seed = static_cast<std::uint64_t>(std::max<std::int64_t>(seed_, 0));
   if (budget_.empty()) {
-    budget_.candidates = 40;
+    budget_.candidates = 12;
     budget_.minutes = 5;
   }
   FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());

@@ -10,6 +10,7 @@
 #include "cli/local.h"
 #include "core/status_macros.h"
 #include "worker/sandbox.h"
+#include "worker/toolchains.h"
 
 namespace fettle {
 namespace {
@@ -81,8 +82,11 @@ class DoctorCommand final : public Subcommand {
       for (const DeviceInfo& device : lab->runner->devices()) {
         report["devices"].push_back(DeviceJson(device));
       }
-      report["compilers"] = lab->runner->compilers();
     }
+    // GPU compilers need no GPU: they are looked for on every machine.
+    const Toolchains toolchains = Toolchains::Find(local_.ToOptions().cache_dir, /*gpu=*/true);
+    report["compilers"] = toolchains.Describe();
+    report["compilers_missing"] = toolchains.missing();
     report["libraries"] = json::array();
     for (const Library& library : kLibraries) {
       const std::string found = FindLibrary(library);
@@ -129,6 +133,9 @@ class DoctorCommand final : public Subcommand {
     terminal.Raw("\n");
     terminal.Raw(compilers.empty() ? "no compilers: install g++ (apt-get install g++)\n"
                                    : compilers.Render(width));
+    for (const json& missing : MemberOf(report, "compilers_missing")) {
+      if (missing.is_string()) terminal.Print(Printable("missing: " + missing.get<std::string>()));
+    }
     Table libraries({{"LIBRARY"}, {"FOUND"}, {"TO GET IT"}});
     for (const json& library : report["libraries"]) {
       libraries.Row({TextOf(library, "what"),

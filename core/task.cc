@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
+#include "core/status_macros.h"
 #include "core/task_impl.h"
 #include "core/task_parse.h"
 
@@ -192,6 +193,19 @@ absl::StatusOr<std::vector<BoundCase>> Task::BindCases(CaseSet set, std::uint64_
           fmt::format("bind case {}: {}", label, std::string(bound.status().message())));
     }
     out.push_back(*std::move(bound));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<BoundCase>> Task::BindCases(CaseSet set, std::uint64_t seed,
+                                                       const Target& target) const {
+  FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> all, BindCases(set, seed));
+  const auto& declared = set == CaseSet::kTimed ? model().timed : model().checked;
+  const auto other =
+      target.vendor == Vendor::kCpu ? CaseDecl::On::kGpu : CaseDecl::On::kCpu;
+  std::vector<BoundCase> out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (declared[i].on != other) out.push_back(std::move(all[i]));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 // A task as parsed from its folder (DESIGN.md 6, FORMAT.md). Immutable once parsed.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,10 +87,16 @@ class Task {
   // Cases of a set, bound. Entry i of the result is "timed/i" etc. Data-dependent dims are drawn
   // with `seed`. kInvalidArgument where `valid` does not hold.
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed) const;
+  // The same, without the cases that are declared `for` another kind of target; the others keep their
+  // labels.
+  absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed,
+                                                   const Target& target) const;
   // Draws `held_out_count()` new cases (FORMAT.md "Dims, cases, fills") from `seed`, each needing
-  // at most `memory_cap` bytes. kInvalidArgument names the condition that failed most.
-  absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed,
-                                                     std::int64_t memory_cap) const;
+  // at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of ("the cap
+  // of ... threads"), or nothing. kInvalidArgument names the condition that failed most.
+  using TooLarge = std::function<std::string(const BoundCase&)>;
+  absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed, std::int64_t memory_cap,
+                                                     const TooLarge& too_large = {}) const;
 
   // The plan of `kernel` for one case. kInvalidArgument: an expression fails, an argument does not
   // exist, more than 256 launches, limits of the target exceeded (message says which).

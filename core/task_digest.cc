@@ -96,6 +96,9 @@ json CaseJson(const CaseDecl& declared, const TaskFiles& files) {
               {"dims", json::object()},
               {"fills", json::object()},
               {"scalars", declared.scalars}};
+  if (declared.on != CaseDecl::On::kAll) {
+    out["for"] = declared.on == CaseDecl::On::kCpu ? "cpu" : "gpu";
+  }
   for (const auto& [family, dtype] : declared.types) out["types"][family] = DTypeName(dtype);
   for (const auto& [name, value] : declared.dims) {
     json& dim = out["dims"][name];

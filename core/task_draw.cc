@@ -178,7 +178,8 @@ std::string CauseOf(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
-                                                         std::int64_t memory_cap) const {
+                                                         std::int64_t memory_cap,
+                                                         const TooLarge& too_large) const {
   const TaskModel& m = model();
   std::vector<BoundCase> out;
   Drawer drawer(m, files(), seed);
@@ -211,6 +212,10 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
     }
     if (CaseBytes(*bound) > memory_cap) {
       ++causes[fmt::format("the memory cap of {} bytes", memory_cap)];
+      continue;
+    }
+    if (const std::string cause = too_large ? too_large(*bound) : ""; !cause.empty()) {
+      ++causes[cause];
       continue;
     }
     out.push_back(*std::move(bound));

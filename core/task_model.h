@@ -103,6 +103,7 @@ struct CaseDecl {
   std::map<std::string, FillDecl> fills;      // Overrides by argument.
   std::map<std::string, double> scalars;      // `per_case` values.
   double weight = 1;
+  enum class On { kAll, kCpu, kGpu } on = On::kAll;  // Which targets run it.
 };
 
 struct ToleranceDecl {

@@ -125,7 +125,7 @@ void ReadDim(const DocEntry& entry, TaskModel& model, const TaskFiles& files, Pr
   dim.line = entry.line;
   dim.column = entry.column;
   if (!IsIdentifier(entry.key) || entry.key == "target" || model.FindType(entry.key) != nullptr ||
-      entry.key == "weight") {
+      entry.key == "weight" || entry.key == "for") {
     problems.Add(entry.line, entry.column, path,
                  fmt::format("'{}' cannot name a dim; choose another name of letters, digits and "
                              "underscores",

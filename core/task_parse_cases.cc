@@ -117,6 +117,7 @@ std::set<std::string> CaseNames(const TaskModel& model) {
   for (const TypeFamily& family : model.types) names.insert(family.name);
   for (const ArgDecl& arg : model.args) names.insert(arg.name);
   names.insert("weight");
+  names.insert("for");
   return names;
 }
 
@@ -167,6 +168,12 @@ CaseDecl ReadCase(const Doc& doc, const std::string& path, bool timed, const Tas
         problems.Add(entry.value, field,
                      timed ? "a weight must be positive" : "only timed cases have a weight");
       }
+    } else if (entry.key == "for") {
+      if (entry.value.text != "cpu" && entry.value.text != "gpu") {
+        problems.Add(entry.value, field,
+                     "write 'for: cpu' or 'for: gpu'; without it every target runs the case");
+      }
+      out.on = entry.value.text == "cpu" ? CaseDecl::On::kCpu : CaseDecl::On::kGpu;
     } else {
       problems.Add(entry.line, entry.column, field,
                    fmt::format("unknown field '{}'; {}", entry.key,
@@ -189,6 +196,16 @@ void ReadCaseSet(const Doc& doc, const std::string& path, bool timed, TaskModel&
   for (std::size_t i = 0; i < items->size(); ++i) {
     cases.push_back(
         ReadCase((*items)[i], fmt::format("{}[{}]", path, i), timed, model, files, problems));
+  }
+  for (const auto on : {CaseDecl::On::kCpu, CaseDecl::On::kGpu}) {
+    const bool any = std::any_of(cases.begin(), cases.end(), [on](const CaseDecl& declared) {
+      return declared.on == CaseDecl::On::kAll || declared.on == on;
+    });
+    if (!any) {
+      problems.Add(doc, path,
+                   fmt::format("{} has no case for {} targets; add one, or leave out 'for' in another",
+                               path, on == CaseDecl::On::kCpu ? "cpu" : "gpu"));
+    }
   }
 }
 

@@ -230,10 +230,11 @@ absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
     return Refuse(provenance, "its evidence is for another candidate: the kernel or its values "
                               "were changed");
   }
+  FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,
-                          task.BindCases(CaseSet::kTimed, kBindSeed));
+                          task.BindCases(CaseSet::kTimed, kBindSeed, target));
   FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases,
-                          task.BindCases(CaseSet::kChecked, kBindSeed));
+                          task.BindCases(CaseSet::kChecked, kBindSeed, target));
   cases.insert(cases.end(), timed.begin(), timed.end());
   FETTLE_RETURN_IF_ERROR(CheckVerification(provenance, cases));
   FETTLE_RETURN_IF_ERROR(CheckMeasurement(result, timed));

@@ -70,8 +70,9 @@ absl::StatusOr<json> GuardsEntry(const ProvenVariant& variant) {
   for (const Expr& guard : variant.kernel.guards) requirements.push_back(guard.text());
   std::set<json> types;
   json dims = json::object();
+  FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(variant.provenance->target));
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
-    FETTLE_ASSIGN_OR_RETURN(const auto cases, variant.task->BindCases(set, kBindSeed));
+    FETTLE_ASSIGN_OR_RETURN(const auto cases, variant.task->BindCases(set, kBindSeed, target));
     for (const BoundCase& bound_case : cases) {
       FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(variant, bound_case));
       if (!supported) continue;

@@ -209,7 +209,9 @@ absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
 
 // Kept pairs per block so that min_blocks blocks fit into `left`.
 int Timer::PairsFor(nanoseconds left) const {
-  const double per_block = static_cast<double>(left.count()) / options_.min_blocks;
+  const double per_block =
+      std::min(static_cast<double>(left.count()) / options_.min_blocks,
+               static_cast<double>(options_.block_span.count()));
   const double fit = per_block / std::max(pair_wall_ns_, 1.0) - 1;
   return static_cast<int>(std::clamp(fit, double{kFewestPairs},
                                      double(std::max(options_.pairs_per_block, kFewestPairs))));

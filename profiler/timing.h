@@ -44,6 +44,9 @@ struct TimingOptions {
   int max_blocks = 40;
   int pairs_per_block = 10;             // Kept ones; each block takes one more first, discarded.
   int min_blocks = 20;                  // What `pairs_per_block` is cut for when time is short.
+  // A block of slow kernels holds fewer pairs, so that it lasts about so long: a long sample averages
+  // over what makes short ones differ.
+  std::chrono::nanoseconds block_span{50'000'000};
   std::chrono::nanoseconds warmup{200'000'000};   // Each side, and at least min_warmup_launches.
   int min_warmup_launches = 10;
   std::chrono::nanoseconds time_cap{20'000'000'000};

@@ -171,9 +171,14 @@ void Dispatcher::Loop() {
     }
     for (const auto& task : tasks) task();
     Expire(clock_.Steady());
-    // While a write is owed (full disk), nothing new is handed out.
-    if (changes_.empty()) AssignAll();
-    if (!Commit()) {
+    // While a write is owed (full disk), nothing new is handed out. What was just given back is
+    // stored first and then handed out in the same turn: nothing else would wake this thread.
+    bool stored = Commit();
+    if (stored) {
+      AssignAll();
+      stored = Commit();
+    }
+    if (!stored) {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, limits::kRetryPause, [this] { return stopping_; });
     }

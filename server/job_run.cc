@@ -36,7 +36,10 @@ std::string RefusalMessage(const std::string& result_json) {
 }  // namespace
 
 JobRun::JobRun(const JobContext& context, JobRow job)
-    : context_(context), id_(job.id), job_(std::move(job)) {}
+    : context_(context),
+      id_(job.id),
+      job_(std::move(job)),
+      evaluation_seeds_({RandomSeed(), RandomSeed()}) {}
 
 JobRun::~JobRun() { Stop(); }
 

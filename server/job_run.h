@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
@@ -157,6 +158,9 @@ class JobRun {
   std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
   int duplicate_rounds_ = 0;
   int poison_in_a_row_ = 0;
+  // Evaluations share few seeds, so that the expected outputs of one serve the next; confirmations
+  // get fresh ones. Secret, and anew with every start of the server.
+  std::vector<std::uint64_t> evaluation_seeds_;
   std::int64_t wall_base_ms_ = 0;
   std::chrono::steady_clock::time_point wall_start_;
 

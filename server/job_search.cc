@@ -343,8 +343,12 @@ UnitRow JobRun::NewUnit(std::int64_t ordinal, UnitPurpose purpose) const {
   row.kind = std::string(UnitKindName(purpose == UnitPurpose::kRegister   ? UnitKind::kRegister
                                       : purpose == UnitPurpose::kEvaluate ? UnitKind::kEvaluate
                                                                           : UnitKind::kConfirm));
-  row.seed = RandomSeed();
-  if (purpose != UnitPurpose::kEvaluate) row.held_out_seed = RandomSeed();
+  if (purpose == UnitPurpose::kEvaluate) {
+    row.seed = evaluation_seeds_[RandomSeed() % evaluation_seeds_.size()];
+  } else {
+    row.seed = RandomSeed();
+    row.held_out_seed = RandomSeed();
+  }
   row.incumbent_ordinal = job_.incumbent_ordinal;
   row.created_ns = context_.clock.NowNs();
   return row;

@@ -25,7 +25,7 @@ class RunnerClient final : public RunnerSession {
   struct Options {
     SandboxOptions sandbox;
     std::chrono::seconds start_limit{60};     // For the device to answer; a GPU context takes time.
-    std::chrono::seconds grace{30};           // On top of what a request may take by itself.
+    std::chrono::seconds grace{60};           // On top of what a request may take by itself.
   };
   // kUnavailable: no runner, or the device cannot be opened (the runner's own message).
   static absl::StatusOr<std::unique_ptr<RunnerClient>> Start(Options options,

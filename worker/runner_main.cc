@@ -59,9 +59,11 @@ absl::Status Serve(const Options& options) {
   lockdown.hosts_candidate = hosts_candidate;
   lockdown.memory_bytes = hosts_candidate ? options.memory_bytes : 0;
   FETTLE_RETURN_IF_ERROR(ApplyLimits(lockdown));
-  Watchdog watchdog([channel = options.channel](const std::string& what) {
-    EndWith(channel, absl::DeadlineExceededError(what), kDeviceFailed);
-  });
+  Watchdog watchdog(
+      [channel = options.channel](const std::string& what) {
+        EndWith(channel, absl::DeadlineExceededError(what), kDeviceFailed);
+      },
+      hosts_candidate ? Watchdog::Bounds::kProcessorTime : Watchdog::Bounds::kWallTime);
   FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> opened, OpenDevice(options.device));
   const std::unique_ptr<Device> device =
       WatchDevice(*opened, watchdog, std::chrono::seconds(10));

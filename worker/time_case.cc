@@ -77,7 +77,7 @@ CaseMeasurement Summarize(const TimeRequest& request, TimingResult timing) {
       judge::BootstrapInterval(measurement.block_log_ratios, 0.95, request.order_seed);
   measurement.ratio_low = std::exp(interval.low);
   measurement.ratio_high = std::exp(interval.high);
-  measurement.aa_spread = SelfSpread(timing.blocks);
+  measurement.aa_spread = judge::AaSpread(timing.blocks);
   measurement.launches_per_sample = timing.launches_per_sample;
   measurement.discarded_blocks = timing.discarded_blocks;
   measurement.blocks = std::move(timing.blocks);
@@ -95,20 +95,6 @@ absl::StatusOr<std::array<CaseInputs, 2>> BothInputs(const TimeRequest& request)
 }
 
 }  // namespace
-
-double SelfSpread(const std::vector<TimingBlock>& blocks) {
-  std::vector<double> ratios;
-  for (const TimingBlock& block : blocks) {
-    if (block.discarded || block.a_ns.size() < 2) continue;
-    std::vector<double> even, odd;
-    for (std::size_t i = 0; i < block.a_ns.size(); ++i) {
-      (i % 2 == 0 ? even : odd).push_back(block.a_ns[i]);
-    }
-    const double first = judge::Median(std::move(even)), second = judge::Median(std::move(odd));
-    if (first > 0 && second > 0) ratios.push_back(std::log(first / second));
-  }
-  return std::abs(judge::SummarizeBlocks(ratios).mean);
-}
 
 absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock,
                                             const TimeRequest& request, DeviceModule& a,

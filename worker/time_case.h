@@ -18,8 +18,4 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock,
                                             const TimeRequest& request, DeviceModule& a,
                                             DeviceModule& b, std::int64_t memory_bytes);
 
-// |mean ln ratio| of the baseline against itself, its pairs of each kept block split in two halves:
-// what this run would have called a difference where there is none.
-double SelfSpread(const std::vector<TimingBlock>& blocks);
-
 }  // namespace fettle

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include "compiler/cpu_compiler.h"
+#include "compiler/facts/code_facts.h"
+#include "compiler/gpu/gpu_compilers.h"
+#include "core/status_macros.h"
 #include "core/target.h"
 
 namespace fettle {
@@ -25,7 +28,7 @@ void Toolchains::Add(std::unique_ptr<KernelCompiler> compiler) {
   inner_.push_back(std::move(compiler));
 }
 
-Toolchains Toolchains::Find(const std::string& cache_dir) {
+Toolchains Toolchains::Find(const std::string& cache_dir, bool gpu) {
   Toolchains found;
   absl::StatusOr<std::unique_ptr<CompileCache>> cache =
       CompileCache::Open({.folder = cache_dir + "/compiled"});
@@ -41,6 +44,15 @@ Toolchains Toolchains::Find(const std::string& cache_dir) {
     found.Add(*std::move(cpu));
   } else {
     found.missing_.push_back(fmt::format("cpu: {}", std::string(cpu.status().message())));
+  }
+  if (!gpu) return found;
+  for (GpuCompilerSearch& search : FindGpuCompilers({})) {
+    if (search.compiler != nullptr) {
+      found.Add(std::move(search.compiler));
+    } else {
+      found.missing_.push_back(
+          fmt::format("{}: {}", search.name, std::string(search.status.message())));
+    }
   }
   return found;
 }
@@ -70,6 +82,15 @@ nlohmann::json Toolchains::Describe() const {
                     {"targets", std::move(targets)}});
   }
   return list;
+}
+
+absl::StatusOr<nlohmann::json> FactsOf(std::string_view code_object, const Target& target) {
+  if (target.vendor == Vendor::kCpu) {
+    return absl::InvalidArgumentError(
+        "read facts: objects of the cpu target hold none; choose a GPU's target");
+  }
+  FETTLE_ASSIGN_OR_RETURN(const CodeFacts facts, ReadFacts(code_object, target.name));
+  return ToJson(facts);
 }
 
 }  // namespace fettle

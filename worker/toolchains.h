@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -18,7 +19,8 @@ class Toolchains {
  public:
   // `cache_dir`: of compiled objects and precompiled headers. What is missing is left out;
   // `missing()` says why.
-  static Toolchains Find(const std::string& cache_dir);
+  // `gpu`: look for NVRTC, hiprtc and clang too, whose servers take about a second to start.
+  static Toolchains Find(const std::string& cache_dir, bool gpu);
   Toolchains() = default;
 
   // The first that supports the target. kUnavailable names the target and what was looked for.
@@ -37,5 +39,10 @@ class Toolchains {
   std::vector<std::unique_ptr<KernelCompiler>> compilers_;
   std::vector<std::string> missing_;
 };
+
+// What the bytes of a code object say of its kernels, as {format, arch, size_bytes, kernels: [...]}
+// (compiler/facts/code_facts.h). kInvalidArgument: the cpu target, whose objects hold none; damaged
+// bytes; another architecture.
+absl::StatusOr<nlohmann::json> FactsOf(std::string_view code_object, const Target& target);
 
 }  // namespace fettle

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
+#include "worker/toolchains.h"
 
 namespace fettle {
 namespace {
@@ -55,6 +56,11 @@ absl::StatusOr<Compiled> CompileOne(const BuildContext& context, const CompileRe
   }
   for (std::size_t i = 0; i < request.entries.size(); ++i) {
     compiled.build.symbols[request.entries[i]] = result.symbols[i];
+  }
+  if (context.target.vendor != Vendor::kCpu) {
+    // Without facts the build is as good: they explain, and decide nothing.
+    absl::StatusOr<nlohmann::json> facts = FactsOf(result.code_object, context.target);
+    if (facts.ok()) compiled.build.record.facts = *std::move(facts);
   }
   compiled.build.code_object = std::move(result.code_object);
   return compiled;

@@ -19,13 +19,30 @@ namespace {
 
 using Going = absl::StatusOr<bool>;
 
-constexpr std::int64_t kCpuHeldOutBytes = std::int64_t{128} << 20;
+constexpr std::int64_t kCpuHeldOutBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kGpuHeldOutBytes = std::int64_t{2} << 30;
+// What a CPU, or the host reference of a GPU's case, computes in about a second.
+constexpr double kCpuHeldOutFlops = 1e7, kGpuHeldOutFlops = 4.5e9;
+// A CPU takes some 100 ns for each thread of a GPU kernel before the thread has done anything.
+constexpr std::int64_t kCpuHeldOutThreads = std::int64_t{1} << 18;
 
 bool IsTimed(const BoundCase& bound_case) { return bound_case.set == CaseSet::kTimed; }
 
 // The warp width that the cpu runs a kernel at when it is timed.
 int LanesOf(const KernelUnderTest& kernel) { return kernel.kernel.lanes == 64 ? 64 : 32; }
+
+// Saturating.
+std::int64_t ThreadsOf(const BoundPlan& plan) {
+  double threads = 0;
+  for (const BoundStep& step : plan.steps) {
+    if (step.kind != BoundStep::Kind::kKernel) continue;
+    double of_step = 1;
+    for (const std::int64_t extent : step.grid) of_step *= static_cast<double>(extent);
+    for (const std::int64_t extent : step.block) of_step *= static_cast<double>(extent);
+    threads += of_step;
+  }
+  return static_cast<std::int64_t>(std::min(threads, 9e18));
+}
 
 }  // namespace
 
@@ -36,7 +53,8 @@ UnitJob::UnitJob(const WorkUnit& unit, UnitServices services)
   candidate_ = unit.kind == UnitKind::kRegister ? BaselineKernel() : unit.candidate;
 }
 
-void UnitJob::Progress(const std::string& line) const {
+void UnitJob::Progress(const std::string& line) {
+  stages_.emplace_back(line, std::chrono::steady_clock::now());
   if (services_.progress) services_.progress(line);
 }
 
@@ -66,6 +84,14 @@ nlohmann::json UnitJob::Environment() const {
                                 {"compiler", services_.compiler->identity()},
                                 {"sandbox", sandbox_level().name()}};
   if (services_.lane != nullptr) environment["device"] = ToJson(services_.lane->device());
+  nlohmann::json spans = nlohmann::json::array();
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const auto end = i + 1 < stages_.size() ? stages_[i + 1].second : std::chrono::steady_clock::now();
+    spans.push_back(
+        {{"doing", stages_[i].first},
+         {"ms", std::chrono::duration<double, std::milli>(end - stages_[i].second).count()}});
+  }
+  environment["stages"] = std::move(spans);
   return environment;
 }
 
@@ -139,17 +165,33 @@ Going UnitJob::CheckPolicy() {
   return true;
 }
 
+// What a drawn case has too much of for this target, if anything.
+std::string UnitJob::TooLarge(const BoundCase& drawn) const {
+  const bool on_cpu = services_.target.vendor == Vendor::kCpu;
+  const double flops = on_cpu ? kCpuHeldOutFlops : kGpuHeldOutFlops;
+  if (drawn.work_flops > flops) return fmt::format("the cap of {:.0f} operations", flops);
+  if (!on_cpu) return "";
+  const KernelSpec& baseline = services_.task->baseline();
+  const absl::StatusOr<BoundPlan> plan =
+      services_.task->BindPlan(baseline, baseline.values, drawn, services_.target);
+  if (!plan.ok()) return "";  // Verification tells.
+  return ThreadsOf(*plan) > kCpuHeldOutThreads
+             ? fmt::format("the cap of {} threads a call", kCpuHeldOutThreads)
+             : "";
+}
+
 Going UnitJob::BindCases() {
   const Task& task = *services_.task;
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
-    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases, task.BindCases(set, unit_.seed));
+    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases, task.BindCases(set, unit_.seed, services_.target));
     for (BoundCase& one : cases) cases_.push_back(std::move(one));
   }
   if (confirms() || unit_.kind == UnitKind::kRegister) {
     const bool on_cpu = services_.target.vendor == Vendor::kCpu;
     FETTLE_ASSIGN_OR_RETURN(
         std::vector<BoundCase> drawn,
-        task.DrawHeldOut(unit_.held_out_seed, on_cpu ? kCpuHeldOutBytes : kGpuHeldOutBytes));
+        task.DrawHeldOut(unit_.held_out_seed, on_cpu ? kCpuHeldOutBytes : kGpuHeldOutBytes,
+                         [this](const BoundCase& one) { return TooLarge(one); }));
     for (BoundCase& one : drawn) cases_.push_back(std::move(one));
   }
   if (!unit_.only_case.empty()) {
@@ -227,6 +269,9 @@ Going UnitJob::CompileAll() {
     return Decide(Verdict::kCompileError, Stage::kCompile, "compile_rejected", nullptr, first,
                   {{"diagnostics", rejected->diagnostics}, {"log", rejected->log}});
   }
+  if (unit_.kind == UnitKind::kRegister || confirms()) {
+    FETTLE_RETURN_IF_ERROR(BuildChecksAhead());
+  }
   if (unit_.kind == UnitKind::kCompile || unit_.kind == UnitKind::kRegister) return true;
   std::vector<std::pair<KernelUnderTest, std::vector<BoundCase>>> others = {
       {BaselineKernel(), supported}};
@@ -270,6 +315,7 @@ void UnitJob::UnloadModules() {
 Going UnitJob::OnLane() {
   Progress("waiting for the device");
   FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(services_.stop));
+  Progress("preparing the reference and the runner");
   if (unit_.measure && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
   FETTLE_ASSIGN_OR_RETURN(reference_, services_.lane->ReferenceFor(*services_.task));
   const bool fresh = unit_.kind != UnitKind::kEvaluate;
@@ -277,18 +323,23 @@ Going UnitJob::OnLane() {
   const double before_ns = runner_->device_ns();
   const auto stages = [this]() -> Going {
     if (unit_.kind == UnitKind::kRegister) return Register();
-    FETTLE_ASSIGN_OR_RETURN(const bool right, Verify());
+    // Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
+    const bool screens = unit_.kind == UnitKind::kEvaluate && unit_.measure && unit_.screen &&
+                         unit_.only_case.empty();
+    FETTLE_ASSIGN_OR_RETURN(
+        bool right, Verify(screens ? std::optional(CaseSet::kChecked) : std::nullopt));
     if (!right) return false;
+    if (screens) {
+      FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
+      if (!promising) return false;
+      FETTLE_ASSIGN_OR_RETURN(right, Verify(CaseSet::kTimed));
+      if (!right) return false;
+    }
     if (confirms()) {
       FETTLE_ASSIGN_OR_RETURN(const bool clean, RunCheckMode());
       if (!clean) return false;
     }
-    if (!unit_.measure) return true;
-    if (unit_.kind == UnitKind::kEvaluate && unit_.screen) {
-      FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
-      if (!promising) return false;
-    }
-    return Measure();
+    return unit_.measure ? Measure() : Going(true);
   };
   Going going = stages();
   result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,12 +49,20 @@ class UnitJob {
 
   Going CheckPolicy();
   Going BindCases();
+  std::string TooLarge(const BoundCase& drawn) const;
   Going CompileAll();
   Going OnLane();
   Going Register();
-  Going Verify();
+  // On the cases of one set, or on all of them; adds to what was verified before.
+  Going Verify(std::optional<CaseSet> only);
   Going RunCheckMode();
   Going CheckModeAt(int lanes);
+  std::vector<BoundCase> CheckModeCases() const;
+  // Warp widths of the check builds; empty where there is none.
+  std::vector<int> CheckModeWidths() const;
+  // Compiles the check builds, both at once and before the device is held; what comes out of the
+  // compiler's cache later is judged there.
+  absl::Status BuildChecksAhead();
   Going Screen();
   Going Measure();
   Going MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
@@ -74,7 +83,8 @@ class UnitJob {
                                                             bool with_baseline, Going* going);
   VerifyOptions MakeVerifyOptions() const;
   BuildContext Context() const;
-  void Progress(const std::string& line) const;
+  // Tells what the unit does from now on; how long each took is in the result's environment.
+  void Progress(const std::string& line);
   absl::Status Record(const BuiltKernel& built);
   absl::Status FindCeilings();
   void RefuseTask();
@@ -92,6 +102,7 @@ class UnitJob {
   std::vector<BoundCase> cases_;                 // All of the unit.
   std::map<std::string, bool> supported_;        // By case label.
   std::map<std::string, BuiltKernel> built_;     // By digest, fast mode.
+  std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
   RunnerClient* runner_ = nullptr;               // While on the lane.
   Reference* reference_ = nullptr;
   Ceilings ceilings_;

@@ -224,7 +224,9 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
       FindLanes(options.device_ids, lane_options, &problem);
   // A device that was asked for by name must be there.
   if (!problem.ok() && (!all_devices || lanes.empty())) return problem;
-  Toolchains toolchains = Toolchains::Find(options.cache_dir);
+  const bool gpu = std::any_of(options.device_ids.begin(), options.device_ids.end(),
+                               [](const std::string& id) { return id != "cpu"; });
+  Toolchains toolchains = Toolchains::Find(options.cache_dir, gpu);
   if (toolchains.empty()) {
     return absl::UnavailableError("no compiler for any target was found; install g++");
   }

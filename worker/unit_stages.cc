@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include <fmt/format.h>
 
@@ -98,22 +99,31 @@ Going UnitJob::Register() {
     result_.verdict = test.failure;
     return false;
   }
-  FETTLE_ASSIGN_OR_RETURN(const bool right, Verify());
+  FETTLE_ASSIGN_OR_RETURN(const bool right, Verify(std::nullopt));
   if (!right) return false;
   return RunCheckMode();
 }
 
-Going UnitJob::Verify() {
+Going UnitJob::Verify(std::optional<CaseSet> only) {
   Progress("verifying");
+  std::vector<BoundCase> chosen = cases_;
+  if (only) std::erase_if(chosen, [only](const BoundCase& one) { return one.set != *only; });
   Going going = true;
   FETTLE_ASSIGN_OR_RETURN(
       const std::vector<CaseUnderTest> cases,
-      CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_, /*with_baseline=*/true,
+      CasesUnderTest(built_.at(candidate_.digest), *runner_, chosen, /*with_baseline=*/true,
                      &going));
   if (!going.ok() || !*going) return going;
   Verifier verifier(*runner_, *reference_);
   FETTLE_ASSIGN_OR_RETURN(VerificationReport report,
                           verifier.Verify(cases, MakeVerifyOptions()));
+  if (result_.verification) {
+    VerificationReport before = *std::move(result_.verification);
+    std::move(report.cases.begin(), report.cases.end(), std::back_inserter(before.cases));
+    std::move(report.warnings.begin(), report.warnings.end(), std::back_inserter(before.warnings));
+    report.cases = std::move(before.cases);
+    report.warnings = std::move(before.warnings);
+  }
   result_.verification = std::move(report);
   if (!result_.verification->passed) {
     result_.verdict = result_.verification->failure;
@@ -122,15 +132,43 @@ Going UnitJob::Verify() {
   return true;
 }
 
+std::vector<int> UnitJob::CheckModeWidths() const {
+  if (services_.target.vendor != Vendor::kCpu) return {};
+  const int lanes = candidate_.kernel.lanes;
+  if (lanes != 0) return {lanes};
+  return {32, 64};
+}
+
+std::vector<BoundCase> UnitJob::CheckModeCases() const {
+  std::vector<BoundCase> small;
+  for (const BoundCase& one : cases_) {
+    const bool checked = one.set == CaseSet::kChecked && supported_.at(one.label);
+    if (checked && ElementsOf(one) <= kCheckModeElements) small.push_back(one);
+  }
+  return small;
+}
+
+absl::Status UnitJob::BuildChecksAhead() {
+  const std::vector<BoundCase> small = CheckModeCases();
+  if (small.empty()) return absl::OkStatus();
+  std::vector<std::future<absl::StatusOr<BuiltKernel>>> builds;
+  for (const int width : CheckModeWidths()) {
+    builds.push_back(std::async(std::launch::async, [this, &small, width] {
+      return BuildKernel(Context(), candidate_, small, CompileMode::kCheck, width);
+    }));
+  }
+  absl::Status status;
+  for (auto& build : builds) status.Update(build.get().status());
+  return status;
+}
+
 // Only the cpu target has a check build; elsewhere the report says so.
 Going UnitJob::RunCheckMode() {
   if (services_.target.vendor != Vendor::kCpu) {
     result_.verification->check_mode = "not_run: only the cpu target has a check build";
     return true;
   }
-  const int lanes = candidate_.kernel.lanes;
-  for (const int width : {32, 64}) {
-    if (lanes != 0 && lanes != width) continue;
+  for (const int width : CheckModeWidths()) {
     FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckModeAt(width));
     if (!clean) return false;
   }
@@ -139,11 +177,7 @@ Going UnitJob::RunCheckMode() {
 
 Going UnitJob::CheckModeAt(int lanes) {
   Progress(fmt::format("checking at warp width {}", lanes));
-  std::vector<BoundCase> small;
-  for (const BoundCase& one : cases_) {
-    const bool checked = one.set == CaseSet::kChecked && supported_[one.label];
-    if (checked && ElementsOf(one) <= kCheckModeElements) small.push_back(one);
-  }
+  const std::vector<BoundCase> small = CheckModeCases();
   if (small.empty()) {
     result_.verification->check_mode = "not_run: no checked case is small enough";
     return true;
@@ -227,12 +261,21 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   request.files = FillFiles(bound_case, services_.task->files());
   request.screen_only = screen;
   request.want_outputs = !screen;
+  // A processor has no clocks to raise and no context to set up.
+  if (services_.lane->on_cpu()) request.warmup_seconds = 0.05;
+  if (!confirms()) {  // Chooses what to confirm, and decides nothing.
+    request.max_blocks = request.min_blocks;
+    request.pairs_per_block = 5;
+  }
   request.time_cap = std::chrono::nanoseconds(static_cast<std::int64_t>(
       std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
   TimeObservation seen;
   for (int attempt = 0;; ++attempt) {
     request.input_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 11);
-    request.order_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 12);
+    // Units may share a seed and so their inputs; no two share an order.
+    request.order_seed =
+        Derive(unit_.seed ^ std::hash<std::string>{}(fmt::format("{}:{}", unit_.id, unit_.attempt)),
+               static_cast<std::uint64_t>(attempt) * 2 + 12);
     absl::StatusOr<TimeObservation> observed = runner_->TimeCase(request);
     if (!observed.ok()) return DecideFrom(observed.status(), stage, &bound_case);
     seen = *std::move(observed);

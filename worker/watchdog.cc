@@ -2,6 +2,7 @@
 #include "worker/watchdog.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include <fmt/format.h>
 
@@ -11,11 +12,19 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::chrono::milliseconds kLook{20};
+constexpr std::int64_t kMostStarved = 4;
 
 std::int64_t SteadyNs() {
   return std::chrono::duration_cast<nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Processor time of all threads of this process.
+std::int64_t UsedNs() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
 }
 
 class Armed {
@@ -114,8 +123,9 @@ class WatchedDevice final : public Device {
 
 }  // namespace
 
-Watchdog::Watchdog(Expired expired)
+Watchdog::Watchdog(Expired expired, Bounds bounds)
     : expired_(std::move(expired)),
+      bounds_(bounds),
       thread_([this](const std::stop_token& stop) { Watch(stop); }) {}
 
 Watchdog::~Watchdog() = default;  // The thread's stop token wakes it.
@@ -128,12 +138,23 @@ void Watchdog::Arm(nanoseconds limit, const char* what) {
 
 void Watchdog::Disarm() { deadline_ns_.store(0, std::memory_order_release); }
 
+bool Watchdog::Starved(std::int64_t deadline) {
+  if (bounds_ == Bounds::kWallTime) return false;
+  const std::int64_t limit = limit_ns_.load(std::memory_order_relaxed);
+  return UsedNs() - seen_used_ns_ < limit / 2 && SteadyNs() < deadline + (kMostStarved - 1) * limit;
+}
+
 void Watchdog::Watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     wake_.wait_for(lock, stop, kLook, [] { return false; });
     std::int64_t deadline = deadline_ns_.load(std::memory_order_acquire);
-    if (deadline == 0 || SteadyNs() < deadline) continue;
+    if (deadline == 0) continue;
+    if (deadline != seen_deadline_ns_) {
+      seen_deadline_ns_ = deadline;
+      seen_used_ns_ = UsedNs();
+    }
+    if (SteadyNs() < deadline || Starved(deadline)) continue;
     // Only if it was not disarmed or armed anew meanwhile.
     if (!deadline_ns_.compare_exchange_strong(deadline, 0)) continue;
     expired_(fmt::format("{} did not finish within {} ms", what_.load(),

@@ -22,7 +22,11 @@ namespace fettle {
 class Watchdog {
  public:
   using Expired = std::function<void(const std::string& what)>;
-  explicit Watchdog(Expired expired);
+  // What the limit bounds. kProcessorTime: the process has also used at least half of the limit of
+  // processor time, or four times the limit has passed; so a machine that is too busy to run the
+  // process does not make its work late. Right for work on the processor alone.
+  enum class Bounds { kWallTime, kProcessorTime };
+  explicit Watchdog(Expired expired, Bounds bounds = Bounds::kWallTime);
   ~Watchdog();
 
   // `what` must be a literal: "a launch".
@@ -32,7 +36,12 @@ class Watchdog {
  private:
   void Watch(const std::stop_token& stop);
 
-  Expired expired_;
+  bool Starved(std::int64_t deadline);
+
+  const Expired expired_;
+  const Bounds bounds_;
+  // Of the watching thread: the deadline it saw last, and the processor time used when it first did.
+  std::int64_t seen_deadline_ns_ = 0, seen_used_ns_ = 0;
   std::atomic<const char*> what_{nullptr};
   std::atomic<std::int64_t> limit_ns_{0};
   std::atomic<std::int64_t> deadline_ns_{0};   // Of the steady clock; 0: not armed.

@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Backend{"hiprtc", "gfx942"}, Backend{"hiprtc", "gfx950"},
                       Backend{"clang", "gfx90a"}, Backend{"clang", "gfx942"},
                       Backend{"clang", "gfx950"}),
-    [](const auto& info) { return info.param.compiler + "_" + info.param.target; });
+    [](const auto& backend) { return backend.param.compiler + "_" + backend.param.target; });
 
 TEST(Nvrtc, MakesPtxOnRequest) {
   GpuCompilerSearch& search = Found("nvrtc");

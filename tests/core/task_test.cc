@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/bound_json.h"
+#include "core/target.h"
 #include "tests/core/sample_task.h"
 
 namespace fettle {
@@ -23,6 +24,37 @@ TEST(Task, ReadsTheLayernormExample) {
   EXPECT_EQ(task->baseline().source, "// kernel\n");
   EXPECT_EQ(task->baseline().tunables.size(), 1u);
   EXPECT_EQ(task->reference().function, "layernorm_ref");
+}
+
+TEST(Task, BindsTheCasesForOneKindOfTarget) {
+  const auto task = ParseOk(Edited("timed:   [{T: f16, rows: 16384",
+                                   "timed:   [{T: f16, for: cpu, rows: 8, cols: 8}, "
+                                   "{T: f16, for: gpu, rows: 16384"));
+  const auto labels = [&](const char* target) {
+    std::vector<std::string> found;
+    for (const BoundCase& one : *task->BindCases(CaseSet::kTimed, 1, *FindTarget(target))) {
+      found.push_back(one.label);
+    }
+    return found;
+  };
+  EXPECT_EQ(labels("cpu"), (std::vector<std::string>{"timed/0", "timed/2"}));
+  EXPECT_EQ(labels("sm_90a"), (std::vector<std::string>{"timed/1", "timed/2"}));
+  EXPECT_EQ(task->BindCases(CaseSet::kTimed, 1)->size(), 3u);
+  EXPECT_NE(task->digest(), ParseOk(LayernormFiles())->digest());
+}
+
+TEST(Task, RefusesCasesThatLeaveOneKindOfTargetWithoutAny) {
+  std::vector<TaskProblem> problems;
+  EXPECT_FALSE(Task::Parse(Edited("rows: 16384, cols: 4096}, {T: bf16,",
+                                  "for: gpu, rows: 16384, cols: 4096}, {T: bf16, for: gpu,"),
+                           &problems)
+                   .ok());
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].message, HasSubstr("has no case for cpu targets"));
+  problems.clear();
+  EXPECT_FALSE(Task::Parse(Edited("{T: f32, rows: 1,", "{T: f32, for: amd, rows: 1,"), &problems).ok());
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].message, HasSubstr("for: cpu"));
 }
 
 TEST(Task, BindsTheCasesOfTheLayernormExample) {

@@ -157,7 +157,7 @@ TEST_P(Sweep, InstructionCountsEqualLlvms) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, Sweep, ::testing::Values("gfx90a", "gfx942", "gfx950"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& arch) { return std::string(arch.param); });
 
 }  // namespace
 }  // namespace fettle

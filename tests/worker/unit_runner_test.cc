@@ -235,7 +235,8 @@ TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
 TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
   // Every thread writes the same word of shared memory, then reads its own value back.
   WorkUnit unit = Unit(UnitKind::kConfirm,
-                       Kernel("__shared__ float last; last = x[i]; y[i] = x[i] + x[i];"));
+                       Kernel("__shared__ volatile float last; last = x[i]; const float read = last; "
+                                "y[i] = x[i] + x[i] + (read - read);"));
   unit.measure = false;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job, from submit to a bundle that was run again, for bundled tasks on one target.
+
+    bench/run main_job [--target sm_90a] [--candidates 40] [--minutes 2] [--tasks NAME ...] [--out FOLDER]
+
+Prints one row per task and where the time of the units went; writes results.json and the server's log
+to FOLDER.
+"""
+import argparse
+import collections
+import json
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+from fettle_process import Fettle, SOURCE  # noqa: E402
+
+TASKS = ["layernorm", "matmul", "bounds_check_indices", "histogram"]
+
+
+def decompress(blob):
+    return subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout
+
+
+def units(fettle, job_id):
+    """(kind, verdict, wall s, compile s, device s) of the job's units."""
+    with sqlite3.connect(next(fettle.data.glob("*.db"))) as db:
+        return [(kind, verdict or "-", wall / 1e9, compiled / 1e9, device / 1e9)
+                for kind, verdict, wall, compiled, device in db.execute(
+                    "SELECT kind, verdict, wall_ns, compile_ns, device_ns FROM evaluations "
+                    "WHERE job_id = ? ORDER BY stored_ns", (job_id,))]
+
+
+def stages(fettle, job_id):
+    """Milliseconds by what units did."""
+    spent = collections.Counter()
+    if shutil.which("zstd") is None:
+        return spent
+    with sqlite3.connect(next(fettle.data.glob("*.db"))) as db:
+        for (blob,) in db.execute("SELECT result_zst FROM evaluations WHERE job_id = ?", (job_id,)):
+            for stage in json.loads(decompress(blob))["environment"].get("stages", []):
+                spent[stage["doing"].split(" timed/")[0].split(" checked/")[0]] += stage["ms"]
+    return spent
+
+
+def run_task(fettle, name, arguments, out):
+    begin = time.monotonic()
+    more = ["--minutes", arguments.minutes] if arguments.minutes else []
+    job = fettle.json("submit", SOURCE / "tasks" / name, "--target", arguments.target, "--candidates",
+                      arguments.candidates, "--seed", arguments.seed, "--no-watch", *more)
+    fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in ("succeeded", "failed", "cancelled"),
+                 1200, f"the job of {name} to end")
+    end = fettle.json("jobs", job["id"])
+    row = {"task": name, "job": end, "seconds": time.monotonic() - begin,
+           "candidates": fettle.json("candidates", job["id"]), "units": units(fettle, job["id"]),
+           "stages": stages(fettle, job["id"])}
+    variants = [v for v in fettle.json("variants") if v.get("job_id", v.get("jobId")) == job["id"]]
+    best = next((v for v in variants if v["status"] == "accepted"), None)
+    row["best"] = best
+    if best:
+        row["evidence"] = fettle.json("show", best["id"])
+        bundle = out / "bundles" / name
+        exported = fettle.run("export", best["id"], "--out", bundle)
+        row["export"] = exported.returncode
+        begin = time.monotonic()
+        verified = fettle.run("verify", bundle, "--rerun", "--json")
+        row["verify"] = {"exit": verified.returncode, "seconds": time.monotonic() - begin,
+                         "out": verified.stdout[-4000:], "err": verified.stderr[-2000:]}
+    return row
+
+
+def show(row):
+    end = row["job"]
+    verdicts = end.get("verdict_counts") or end.get("verdictCounts") or {}
+    print(f"{row['task']}: {end['state']} in {row['seconds']:.1f} s, {len(row['candidates'])} candidates "
+          f"{verdicts}; {end.get('message', '')}", flush=True)
+    evaluated = [u for u in row["units"] if u[0] == "evaluate"]
+    if evaluated:
+        walls = sorted(u[2] for u in evaluated)
+        print(f"  evaluate units: median {walls[len(walls) // 2]:.2f} s, compile "
+              f"{sum(u[3] for u in evaluated):.1f} s, device {sum(u[4] for u in evaluated):.1f} s")
+    for doing, spent in row["stages"].most_common(8):
+        print(f"  {spent / 1000:8.2f} s {doing}")
+    best = row["best"]
+    if not best:
+        print("  no variant")
+        return
+    print(f"  best {best.get('values_json', best.get('values'))} ratio {best.get('ratio')} "
+          f"[{best.get('ratio_low')}, {best.get('ratio_high')}]")
+    provenance = row["evidence"].get("provenance", row["evidence"])
+    for case in provenance.get("measurement", {}).get("cases", []):
+        print(f"    {case.get('case_label', case.get('case'))}: {case['a_median_ns'] / 1e3:.1f} us -> "
+              f"{case['b_median_ns'] / 1e3:.1f} us, {case['bytes_per_s'] / 1e9:.0f} GB/s, "
+              f"{case['flops_per_s'] / 1e12:.2f} TFLOP/s, roofline {case['roofline_fraction']:.2f}")
+    print(f"  export exit {row['export']}, verify --rerun exit {row['verify']['exit']} in "
+          f"{row['verify']['seconds']:.1f} s {row['verify']['err'][-300:]}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target", default="auto")
+    parser.add_argument("--candidates", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("main_job_results"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    fettle = Fettle()
+    rows, failed = [], 0
+    try:
+        fettle.start()
+        for name in arguments.tasks:
+            try:
+                rows.append(run_task(fettle, name, arguments, arguments.out))
+                show(rows[-1])
+            except AssertionError as error:
+                failed += 1
+                print(f"{name}: {error}", flush=True)
+    finally:
+        if fettle.log.exists():
+            shutil.copy(fettle.log, arguments.out / "serve.log")
+        fettle.close()
+    (arguments.out / "results.json").write_text(json.dumps(rows, indent=1, default=dict))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
