@@ -61,6 +61,22 @@ json DeviceJson(const DeviceInfo& device) {
           {"memory_bytes", device.memory_bytes}};
 }
 
+// `text` broken at spaces into lines of at most `width` columns where words allow, later ones indented.
+std::string Folded(const std::string& text, int width) {
+  std::string out, line;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t space = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, space - at);
+    at = space + 1;
+    if (!line.empty() && line.size() + 1 + word.size() > static_cast<std::size_t>(width)) {
+      out += line + "\n";
+      line = "   ";
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line + "\n";
+}
+
 class DoctorCommand final : public Subcommand {
  public:
   std::string name() const override { return "doctor"; }
@@ -134,7 +150,8 @@ class DoctorCommand final : public Subcommand {
     terminal.Raw(compilers.empty() ? "no compilers: install g++ (apt-get install g++)\n"
                                    : compilers.Render(width));
     for (const json& missing : MemberOf(report, "compilers_missing")) {
-      if (missing.is_string()) terminal.Print(Printable("missing: " + missing.get<std::string>()));
+      if (!missing.is_string()) continue;
+      terminal.Raw(Folded(Printable("missing: " + missing.get<std::string>()), width));
     }
     Table libraries({{"LIBRARY"}, {"FOUND"}, {"TO GET IT"}});
     for (const json& library : report["libraries"]) {

@@ -48,7 +48,6 @@ Occupancy AmdOccupancy(std::string_view arch, std::int64_t vgprs, std::int64_t s
   constexpr std::int64_t kMaxWaves = 8, kVgprs = 512, kVgprUnit = 8, kSimds = 4, kLanes = 64;
   const bool large = arch == "gfx950";
   const std::int64_t lds_of_cu = (large ? 160 : 64) * std::int64_t{1024};
-  const std::int64_t lds_unit = large ? 1280 : 512;
   const std::int64_t used = Sane(vgprs), lds = Sane(lds_bytes);
   const std::int64_t by_vgpr =
       used == 0 ? kMaxWaves : std::min(kMaxWaves, kVgprs / RoundUp(used, kVgprUnit));
@@ -56,7 +55,9 @@ Occupancy AmdOccupancy(std::string_view arch, std::int64_t vgprs, std::int64_t s
       std::min<std::int64_t>(kMaxWaves, sgprs <= 80 ? 10 : sgprs <= 88 ? 9 : sgprs <= 100 ? 8 : 7);
   std::int64_t by_lds = kMaxWaves;
   if (lds > 0) {
-    const std::int64_t groups = lds_of_cu / RoundUp(lds, lds_unit);
+    // As LLVM counts: without rounding up to the unit of allocation (512 bytes; 1280 on gfx950, where
+    // five groups of 32 KiB therefore count as fitting and four do).
+    const std::int64_t groups = lds_of_cu / lds;
     const std::int64_t waves_of_group = RoundUp(Sane(threads), kLanes) / kLanes;
     by_lds = std::min(kMaxWaves, (groups * waves_of_group + kSimds - 1) / kSimds);
   }

@@ -253,7 +253,7 @@ TEST_P(GpuCompilerContract, CompilesTheBundledTasksBaselines) {
   const fs::path tasks = fs::path(FETTLE_SOURCE_DIR) / "tasks" / "layernorm" / "kernel.cu";
   if (!fs::exists(tasks)) GTEST_SKIP() << "no tasks/layernorm/kernel.cu";
   CompileRequest request = Of(ReadText(tasks.string()), "layernorm_fwd<__half>");
-  request.macros = {{"BLOCK", "256"}, {"VEC", "4"}};
+  request.macros = {{"BLOCK", "256"}, {"ROWS", "1"}, {"VEC", "4"}};
   const CompileResult result = Compile(request);
   EXPECT_TRUE(result.accepted) << Said(result);
 }

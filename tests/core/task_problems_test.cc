@@ -52,7 +52,7 @@ TEST(TaskProblems, NameTheirPlaceAndARemedy) {
       {"{T: f32, rows: 1, cols: 1}", "{T: f32, rows: 1, cols: 0}",
        "task.yaml:29:13: cases.checked[0]: dims.cols: 0 is outside its domain, 1 to 65536"},
       {"{T: f32, rows: 1, cols: 1}", "{T: f32, rows: 1, cols: 1, bs: 3}",
-       "task.yaml:29:40: unknown field 'bs'; known: T, beta, cols, eps, gamma, rows, weight, x, y"},
+       "task.yaml:29:40: unknown field 'bs'; known: T, beta, cols, eps, for, gamma, rows, weight, x, y"},
       {"rows: 16384, cols: 4096", "rows: 1048576, cols: 65536",
        "task.yaml:28:13: cases.timed[0]: valid: 'rows*cols <= 2^31' does not hold"},
       {"tolerance: {y:", "tolerance: {z:",

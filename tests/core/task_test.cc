@@ -32,7 +32,8 @@ TEST(Task, BindsTheCasesForOneKindOfTarget) {
                                    "{T: f16, for: gpu, rows: 16384"));
   const auto labels = [&](const char* target) {
     std::vector<std::string> found;
-    for (const BoundCase& one : *task->BindCases(CaseSet::kTimed, 1, *FindTarget(target))) {
+    const auto cases = task->BindCases(CaseSet::kTimed, 1, *FindTarget(target));
+    for (const BoundCase& one : *cases) {
       found.push_back(one.label);
     }
     return found;

@@ -298,7 +298,20 @@ TEST_F(Timing, DiscardsBlocksWhoseClocksDisagree) {
   EXPECT_EQ(result->blocks[0].discard_reason, "device and host clocks disagree");
 }
 
+TEST_F(Timing, KeepsBlocksOfSlowKernelsShort) {
+  options.block_span = std::chrono::milliseconds(60);
+  options.pairs_per_block = 10;
+  options.enough = [](const std::vector<TimingBlock>& blocks) { return blocks.size() == 2; };
+  SimulatedPair slow(time, device, 5'000'000, 5'000'000);  // 10 ms a pair: five, and one warms up.
+  const auto result = Measure(slow);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_LE(result->blocks[0].a_ns.size(), 5u);
+  EXPECT_GE(result->blocks[0].a_ns.size(), 3u);
+  EXPECT_EQ(result->blocks[1].a_ns.size(), result->blocks[0].a_ns.size());
+}
+
 TEST_F(Timing, CutsPairsThenBlocksToTheTimeCap) {
+  options.block_span = std::chrono::seconds(10);
   options.max_blocks = 40;
   options.min_blocks = 20;
   options.time_cap = std::chrono::seconds(20);

@@ -27,7 +27,7 @@ class RestartTest : public ServerTest {
                            db.Prepare("SELECT count(*) FROM units WHERE state = 'returned' AND "
                                       "reason NOT LIKE 'not counted:%'"));
                        FETTLE_RETURN_IF_ERROR(select.Step().status());
-                       count = static_cast<int>(select.Int(0));
+                       count = static_cast<int>(select.Int64(0));
                        return absl::OkStatus();
                      })
                      .ok());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/watchdog.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -35,8 +36,8 @@ milliseconds FiresAfter(Watchdog::Bounds bounds, milliseconds limit, const Work&
 
 void Sleep() { std::this_thread::sleep_for(milliseconds(5)); }
 void Work() {
-  for (volatile int i = 0; i < 100'000; i = i + 1) {
-  }
+  static std::atomic<int> counter{0};
+  for (int i = 0; i < 100'000; ++i) ++counter;
 }
 
 TEST(Watchdog, BoundsWallTime) {

@@ -42,11 +42,15 @@ template <class T>
 __device__ __forceinline__ T __shfl_xor(T v, int lanes, int width = 32) {
   return __shfl_xor_sync(FETTLE_ALL_LANES, v, lanes, width);
 }
-__device__ __forceinline__ unsigned long long __ballot(int p) {
+// CUDA's headers may declare votes without a mask that return other types, so these have their own names.
+__device__ __forceinline__ unsigned long long fettle_hip_ballot(int p) {
   return __ballot_sync(__activemask(), p);
 }
-__device__ __forceinline__ int __any(int p) { return __any_sync(__activemask(), p); }
-__device__ __forceinline__ int __all(int p) { return __all_sync(__activemask(), p); }
+__device__ __forceinline__ int fettle_hip_any(int p) { return __any_sync(__activemask(), p); }
+__device__ __forceinline__ int fettle_hip_all(int p) { return __all_sync(__activemask(), p); }
+#define __ballot(p) fettle_hip_ballot(p)
+#define __any(p) fettle_hip_any(p)
+#define __all(p) fettle_hip_all(p)
 __device__ __forceinline__ unsigned __lane_id() {
   unsigned lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
