@@ -15,15 +15,26 @@ namespace {
 class JobsCommand final : public Subcommand {
  public:
   std::string name() const override { return "jobs"; }
-  std::string summary() const override { return "list jobs, newest first"; }
+  std::string summary() const override { return "list jobs, newest first, or show one"; }
   void Declare(FlagSet& flags) override {
+    flags.Positional("JOB", &job_, "only this job (an id; default: all)").required = false;
     flags.Flag("--limit", "N", &limit_, "at most this many (default 50, 0: all)");
     flags.Flag("--json", "", &json_, "print JSON");
     connection_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
-    FETTLE_ASSIGN_OR_RETURN(const auto jobs, client->ListJobs(static_cast<int>(limit_)));
+    if (!job_.empty() && json_) {
+      FETTLE_ASSIGN_OR_RETURN(const v1::Job job, client->GetJob(job_));
+      context.terminal.Print(ToJson(job).dump(2));
+      return ExitCode::kOk;
+    }
+    std::vector<v1::Job> jobs;
+    if (job_.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(jobs, client->ListJobs(static_cast<int>(limit_)));
+    } else {
+      FETTLE_ASSIGN_OR_RETURN(jobs.emplace_back(), client->GetJob(job_));
+    }
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Job& job : jobs) list.push_back(ToJson(job));
@@ -48,6 +59,7 @@ class JobsCommand final : public Subcommand {
   }
 
  private:
+  std::string job_;
   std::int64_t limit_ = 50;
   bool json_ = false;
   ConnectionFlags connection_;

@@ -17,6 +17,10 @@ std::string FindBwrap() {
 // The host's top-level links into /usr (or the real folders, where they are not merged).
 void AddSystemFolders(std::vector<std::string>& argv) {
   argv.insert(argv.end(), {"--ro-bind", "/usr", "/usr"});
+  // Where the loader finds libraries, and the links that packages choose versions by.
+  for (const char* path : {"/etc/ld.so.cache", "/etc/alternatives"}) {
+    argv.insert(argv.end(), {"--ro-bind-try", path, path});
+  }
   for (const char* name : {"bin", "lib", "lib64", "lib32"}) {
     const std::string path = fmt::format("/{}", name);
     struct stat info = {};

@@ -96,7 +96,8 @@ std::vector<std::string> BubblewrapArguments(const SandboxOptions& options) {
   const auto add = [&args](std::initializer_list<std::string> more) {
     args.insert(args.end(), more);
   };
-  add({"--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"});
+  add({"--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache",
+       "--ro-bind-try", "/etc/alternatives", "/etc/alternatives"});
   for (const char* path : {"/lib", "/lib64", "/lib32", "/bin"}) {
     std::error_code error;
     const auto link = std::filesystem::read_symlink(path, error);

@@ -2,6 +2,7 @@
 #include "compiler/gpu/gpu_compilers.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -30,6 +31,10 @@ absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeNvrtc(const GpuCompilersOpti
   RtcOptions rtc{.nvrtc = true, .program = options.program,
                  .wall_seconds = options.wall_seconds, .cpu_seconds = options.cpu_seconds,
                  .isolate = options.isolate};
+  // CUDA's usual place may be a link to anywhere.
+  std::error_code error;
+  const std::string cuda = std::filesystem::canonical("/usr/local/cuda", error).string();
+  if (!error && !cuda.starts_with("/usr/")) rtc.readable.push_back(cuda);
   UseLibrary(OrEnvironment(options.nvrtc_library, "FETTLE_NVRTC_LIBRARY"), rtc);
   return MakeRtcCompiler(std::move(rtc));
 }

@@ -11,6 +11,7 @@ for tool in bwrap zstd; do
   command -v "$tool" >/dev/null || cp ".carry/bin/$tool" /usr/local/bin/ 2>/dev/null || true
 done
 ldconfig
+readlink -f /usr/local/cuda /usr/local/cuda/lib64/libnvrtc.so.13 || true
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv || true
 g++ --version | head -1 || echo "no g++: no reference can be compiled"
 build/bin/fettle doctor

@@ -46,7 +46,7 @@ class MainJob(unittest.TestCase):
         return job["id"]
 
     def job(self, job_id):
-        return next(j for j in self.fettle.json("jobs") if j["id"] == job_id)
+        return self.fettle.json("jobs", job_id)
 
     def candidates(self, job_id):
         return self.fettle.json("candidates", job_id)
