@@ -78,6 +78,15 @@ def show(row):
     verdicts = end.get("verdict_counts") or end.get("verdictCounts") or {}
     print(f"{row['task']}: {end['state']} in {row['seconds']:.1f} s, {len(row['candidates'])} candidates "
           f"{verdicts}; {end.get('message', '')}", flush=True)
+    reasons = collections.Counter()
+    messages = {}
+    for candidate in row["candidates"]:
+        verdict = candidate["verdict"] or {}
+        key = " ".join(verdict.get(k, "") for k in ("verdict", "stage", "reason_code"))
+        reasons[key] += 1
+        messages.setdefault(key, verdict.get("message", ""))
+    for key, count in reasons.most_common():
+        print(f"  {count} x {key}: {messages[key][:160]}")
     evaluated = [u for u in row["units"] if u[0] == "evaluate"]
     if evaluated:
         walls = sorted(u[2] for u in evaluated)

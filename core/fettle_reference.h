@@ -61,6 +61,9 @@ struct fettle_check {
 
 }  // extern "C"
 
+// A reference may be called by several threads at once, each for other rows of the same case; it must
+// not keep state in variables that outlive a call.
+//
 // A reference is `extern "C" void f(fettle_ref*)`, a checker `extern "C" void f(fettle_check*)`, and
 // `work: {from: reference}` calls `extern "C" void f_work(fettle_ref*, double* bytes, double* flops)`.
 

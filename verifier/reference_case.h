@@ -25,6 +25,7 @@ class ReferenceResultBuffer {
   fettle_result Bind();
   // kInvalidArgument when values are left unset.
   absl::StatusOr<ExpectedOutput> Take();
+  std::int64_t row_elements() const { return output_.row_elements; }
 
  private:
   std::int64_t asked_rows() const;

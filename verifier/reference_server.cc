@@ -20,6 +20,7 @@
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 #include "verifier/frame_io.h"
+#include "verifier/parallel.h"
 #include "verifier/reference_case.h"
 
 namespace fettle {
@@ -27,6 +28,8 @@ namespace {
 
 using nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::int64_t kReferenceThreads = 16;
 
 template <typename T>
 std::span<const std::uint8_t> AsBytes(const std::vector<T>& values) {
@@ -73,6 +76,48 @@ absl::StatusOr<void*> OpenLibrary(const Bytes& bytes) {
   return library;
 }
 
+// The part of a result that covers the rows asked for from `begin` to `end`, counted from 0.
+fettle_result RowsOf(const fettle_result& whole, std::int64_t row_elements, std::int64_t begin,
+                     std::int64_t end) {
+  fettle_result part = whole;
+  if (whole.rows != nullptr) {
+    part.rows = whole.rows + begin;
+    part.row_end = end - begin;
+  } else {
+    part.row_begin = whole.row_begin + begin;
+    part.row_end = whole.row_begin + end;
+  }
+  const std::int64_t offset = begin * row_elements;
+  for (double** values : {&part.values, &part.magnitude, &part.length}) {
+    if (*values != nullptr) *values += offset;
+  }
+  return part;
+}
+
+// Calls a reference for `results`; with `share`, for some of the rows in each of several threads.
+void CallReference(fettle_ref ref, std::vector<fettle_result>& results,
+                   const std::vector<std::int64_t>& row_elements, bool share, void* function) {
+  const auto call = [&ref, function](std::vector<fettle_result>& some) {
+    fettle_ref one = ref;
+    one.results = some.data();
+    one.result_count = static_cast<std::int32_t>(some.size());
+    reinterpret_cast<void (*)(fettle_ref*)>(function)(&one);
+  };
+  const std::int64_t parts = share ? kReferenceThreads : 1;
+  if (parts == 1) return call(results);
+  ParallelFor(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      std::vector<fettle_result> mine;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const std::int64_t rows = results[i].row_end - results[i].row_begin;
+        mine.push_back(RowsOf(results[i], row_elements[i], rows * part / parts,
+                              rows * (part + 1) / parts));
+      }
+      call(mine);
+    }
+  });
+}
+
 // What a reply carries beside its JSON.
 struct Reply {
   json object = json::object();
@@ -95,6 +140,7 @@ class Server {
   absl::StatusOr<Reply> Check(const Frame& frame);
   absl::StatusOr<const Library*> Find(const json& object, const char* key) const;
   absl::StatusOr<const BoundTensor*> Output(std::int64_t index) const;
+  bool ShareRows(const json& outputs) const;
 
   std::vector<Library> libraries_;
   std::unique_ptr<ReferenceCase> case_;
@@ -166,6 +212,20 @@ absl::StatusOr<const BoundTensor*> Server::Output(std::int64_t index) const {
   return &tensors[static_cast<std::size_t>(index)];
 }
 
+// Whether the rows asked for are worth several calls at once: wide rows, and many of them. What a
+// reference does once for all rows is then done in every call, which narrow outputs do not repay.
+bool Server::ShareRows(const json& outputs) const {
+  constexpr std::int64_t kWideRow = 32, kManyElements = 1 << 16;
+  std::int64_t elements = 0;
+  for (const json& output : outputs) {
+    const absl::StatusOr<const BoundTensor*> tensor = Output(Integer(output, "tensor", -1));
+    if (!tensor.ok() || case_->IsBits(**tensor) || RowElements(**tensor) < kWideRow) return false;
+    const auto rows = static_cast<std::int64_t>(output.value("rows", json::array()).size());
+    elements += (rows > 0 ? rows : RowCount(**tensor)) * RowElements(**tensor);
+  }
+  return elements >= kManyElements;
+}
+
 absl::StatusOr<Reply> Server::Evaluate(const Frame& frame) {
   FETTLE_ASSIGN_OR_RETURN(const Library* library, Find(frame.json, "library"));
   std::vector<ReferenceResultBuffer> buffers;
@@ -182,11 +242,13 @@ absl::StatusOr<Reply> Server::Evaluate(const Frame& frame) {
                          case_->WantsMagnitude(*tensor));
   }
   std::vector<fettle_result> results;
-  for (ReferenceResultBuffer& buffer : buffers) results.push_back(buffer.Bind());
-  fettle_ref ref = case_->ref();
-  ref.results = results.data();
-  ref.result_count = static_cast<std::int32_t>(results.size());
-  reinterpret_cast<void (*)(fettle_ref*)>(library->function)(&ref);
+  std::vector<std::int64_t> row_elements;
+  for (ReferenceResultBuffer& buffer : buffers) {
+    results.push_back(buffer.Bind());
+    row_elements.push_back(buffer.row_elements());
+  }
+  CallReference(case_->ref(), results, row_elements, ShareRows(frame.json.value("outputs", json::array())),
+                library->function);
 
   Reply reply;
   reply.object["outputs"] = json::array();

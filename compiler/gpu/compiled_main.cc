@@ -115,11 +115,18 @@ void Reap(std::map<pid_t, Child>& children) {
   }
 }
 
-int Serve(const Library& library, const std::string& root) {
+// SIGCHLD, blocked. Before the compiler is loaded: it may start threads, and one that does not block the
+// signal would swallow it.
+sigset_t BlockChildSignals() {
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
   sigprocmask(SIG_BLOCK, &watched, nullptr);
+  return watched;
+}
+
+int Serve(const Library& library, const std::string& root) {
+  const sigset_t watched = BlockChildSignals();
   const int signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
   std::map<pid_t, Child> children;
   while (true) {
@@ -154,6 +161,7 @@ int Main(int argc, char** argv) {
   // comgr's own cache spoils the columns of diagnostics and replays old paths.
   setenv("AMD_COMGR_CACHE", "0", 1);
   setenv("TMPDIR", argv[2], 1);
+  BlockChildSignals();
   Hello hello;
   const auto library = Library::Load(kind == "nvrtc", Strings(argv + 3, argv + argc), hello.problem);
   if (library != nullptr) hello = library->Describe();

@@ -294,6 +294,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Backend{"clang", "gfx950"}),
     [](const auto& backend) { return backend.param.compiler + "_" + backend.param.target; });
 
+// The library's own thread does not block SIGCHLD unless the server did before it was loaded; then the
+// end of a compile goes unseen until its time is up.
+TEST(Nvrtc, SeesCompilesEndThoughTheLibraryHasThreads) {
+  GpuCompilersOptions options = Options();
+  options.nvrtc_library = std::string(FETTLE_TEST_LIBRARIES) + "/libthreaded_nvrtc.so";
+  options.wall_seconds = 100;
+  const auto compiler = FindGpuCompilerFor(*FindTarget("sm_90"), options);
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = (*compiler)->Compile(
+      {.target = *FindTarget("sm_90"), .source = "__global__ void k() {}", .entries = {"k"}}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->accepted) << Said(*result);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
 TEST(Nvrtc, MakesPtxOnRequest) {
   GpuCompilerSearch& search = Found("nvrtc");
   if (search.compiler == nullptr) GTEST_SKIP() << search.status;

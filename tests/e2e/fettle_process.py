@@ -34,10 +34,11 @@ class Fettle:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def start(self, *arguments):
-        out = open(self.log, "ab")
-        self.server = subprocess.Popen(
-            [BIN / "fettle", "serve", "--data-dir", self.data, *arguments],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.env, start_new_session=True)
+        with open(self.log, "ab") as out:
+            self.server = subprocess.Popen(
+                [BIN / "fettle", "serve", "--data-dir", self.data, *arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.env,
+                start_new_session=True)
         self.until(lambda: self.run("jobs", "--json").returncode == 0, 30, "the server to answer")
 
     def stop(self, how=signal.SIGTERM, timeout=20):
