@@ -300,11 +300,11 @@ TEST(Nvrtc, SeesCompilesEndThoughTheLibraryHasThreads) {
   GpuCompilersOptions options = Options();
   options.nvrtc_library = std::string(FETTLE_TEST_LIBRARIES) + "/libthreaded_nvrtc.so";
   options.wall_seconds = 100;
-  const auto compiler = FindGpuCompilerFor(*FindTarget("sm_90"), options);
+  const auto compiler = FindGpuCompilerFor(*FindTarget("sm_90a"), options);
   ASSERT_TRUE(compiler.ok()) << compiler.status();
   const auto start = std::chrono::steady_clock::now();
   const auto result = (*compiler)->Compile(
-      {.target = *FindTarget("sm_90"), .source = "__global__ void k() {}", .entries = {"k"}}, {});
+      {.target = *FindTarget("sm_90a"), .source = "__global__ void k() {}", .entries = {"k"}}, {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->accepted) << Said(*result);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
