@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 
 #include "cli/budget_flags.h"
+#include "cli/built_elsewhere.h"
 #include "cli/child_server.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/facts_text.h"
 #include "cli/format.h"
 #include "cli/job_view.h"
+#include "cli/local.h"
 #include "cli/paths.h"
 #include "cli/report.h"
 #include "cli/submit.h"
@@ -66,6 +69,8 @@ class DemoCommand final : public Subcommand {
   absl::StatusOr<v1::Job> Optimize(Context& context, OptimizerClient& client);
   absl::StatusOr<std::string> Export(OptimizerClient& client, const v1::Variant& variant,
                                      const std::string& data);
+  // The winner for a GPU that is not here, where a compiler for it is.
+  void ShowElsewhere(Terminal& terminal, const v1::Variant& variant) const;
   absl::StatusOr<ExitCode> Summarize(Context& context, const v1::Variant& variant,
                                      const std::string& bundle,
                                      const std::vector<RerunReport>& reruns);
@@ -136,6 +141,31 @@ absl::StatusOr<std::string> DemoCommand::Export(OptimizerClient& client,
   return bundle;
 }
 
+void DemoCommand::ShowElsewhere(Terminal& terminal, const v1::Variant& variant) const {
+  constexpr const char* kElsewhere = "gfx950";
+  const auto values = nlohmann::json::parse(variant.values_json(), nullptr, false);
+  const absl::StatusOr<TaskFiles> files = ReadTaskFolder(task_);
+  if (variant.target() == kElsewhere || !values.is_object() || !files.ok()) return;
+  std::vector<TaskProblem> problems;
+  const auto task = Task::Parse(*files, &problems);
+  if (!task.ok()) return;
+  terminal.Status(fmt::format("compiling the winner for {}", kElsewhere));
+  const absl::StatusOr<BuiltElsewhere> built =
+      BuildElsewhere(**task, values.get<TunableValues>(), kElsewhere,
+                     LocalFlags().ToOptions().cache_dir);
+  terminal.Status("");
+  if (!built.ok()) {
+    terminal.Print(Printable(fmt::format("  for {}: not built: {}", kElsewhere,
+                                         std::string(built.status().message()).substr(0, 200))));
+    return;
+  }
+  terminal.Print(Printable(
+      fmt::format("  for {}: compiled_only, by {}; it has run nowhere", built->target, built->compiler)));
+  for (const nlohmann::json& build : built->builds) {
+    terminal.Raw(FactsText(build["facts"], terminal.width()));
+  }
+}
+
 absl::StatusOr<ExitCode> DemoCommand::Summarize(Context& context, const v1::Variant& variant,
                                                 const std::string& bundle,
                                                 const std::vector<RerunReport>& reruns) {
@@ -167,6 +197,7 @@ absl::StatusOr<ExitCode> DemoCommand::Summarize(Context& context, const v1::Vari
                : "FAILED: " + (reruns.empty() || reruns[0].skipped.empty() ? outcome.reason
                                                                           : reruns[0].skipped))));
   terminal.Print(fmt::format("  bundle: {}", bundle));
+  ShowElsewhere(terminal, variant);
   return verified ? ExitCode::kOk : ExitCode::kNo;
 }
 

@@ -58,10 +58,18 @@ ExprValue Evaluator::Value(const ExprNode& node) {
       return Fail(fmt::format("'{}' is not defined here", node.name));
     }
     case ExprOp::kIndex: {
-      const ExprValue list = Value(*node.children[0]);
+      // A named list is looked into where it lies: copying it for each entry would take time with the
+      // square of its length.
+      const ExprNode& of = *node.children[0];
+      const ExprValue* list = of.op == ExprOp::kName ? scope_.Find(of.name) : nullptr;
+      ExprValue computed;
+      if (list == nullptr) {
+        computed = Value(of);
+        list = &computed;
+      }
       const std::int64_t index = Number(*node.children[1]);
       if (!error_.empty()) return 0;
-      const auto* numbers = std::get_if<Numbers>(&list);
+      const auto* numbers = std::get_if<Numbers>(list);
       if (numbers == nullptr) {
         return Fail(fmt::format("'{}' is a number and has no entries",
                                 PrintExpr(*node.children[0])));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/digest.h"
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 
@@ -206,6 +207,18 @@ absl::StatusOr<std::vector<std::uint8_t>> CaseBuffers::ReadDense(std::int64_t in
   std::vector<std::uint8_t> dense(static_cast<std::size_t>(DenseBytes(tensor)));
   GatherFromLayout(tensor, memory, dense);
   return dense;
+}
+
+absl::StatusOr<std::string> CaseBuffers::DigestMemory(std::int64_t index, std::uint64_t key,
+                                                      std::chrono::nanoseconds limit) const {
+  const GuardedBuffer* buffer = tensors_[Index(index)].get();
+  if (buffer == nullptr) return std::string();
+  const absl::StatusOr<DeviceDigest> digest =
+      device_->Digest(buffer->buffer(), buffer->offset(), buffer->size_bytes(), key, limit);
+  if (digest.ok()) return fmt::format("{:016x}{:016x}", (*digest)[0], (*digest)[1]);
+  if (!absl::IsUnimplemented(digest.status())) return digest.status();
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> memory, ReadMemory(index));
+  return Sha256Hex({reinterpret_cast<const char*>(memory.data()), memory.size()});
 }
 
 absl::StatusOr<std::optional<std::string>> CaseBuffers::CheckGuards() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,6 +49,11 @@ class CaseBuffers {
   absl::StatusOr<std::vector<std::uint8_t>> ReadMemory(std::int64_t index) const;
   // The same, dense.
   absl::StatusOr<std::vector<std::uint8_t>> ReadDense(std::int64_t index) const;
+
+  // A digest of tensor `index` as it lies in memory, taken on the device where it can, else from the
+  // bytes; comparable between equal keys only. Empty for a null tensor.
+  absl::StatusOr<std::string> DigestMemory(std::int64_t index, std::uint64_t key,
+                                           std::chrono::nanoseconds limit) const;
 
   // Changes in guards of tensors, workspace and pointer tables, and in the tables themselves:
   // "y: 12 bytes changed from 64 past the end"; nothing when all are intact.

@@ -12,7 +12,7 @@
 #include "core/code_object/elf.h"
 #include "core/status_macros.h"
 #include "device/gpu_module.h"
-#include "device/gpu_spin.h"
+#include "device/gpu_kernels.h"
 #include "device/launch_check.h"
 
 namespace fettle {
@@ -120,7 +120,8 @@ absl::Status GpuDevice::Start(int index) {
 
 GpuDevice::~GpuDevice() {
   if (!shared_->broken.ok()) return;
-  spin_.reset();
+  kernels_.reset();
+  digest_.reset();
   for (const GpuHandle event : shared_->idle_events) api_.event_destroy(event);
   shared_->idle_events.clear();
   if (stream_ != nullptr) api_.stream_destroy(stream_);
@@ -282,19 +283,48 @@ absl::Status GpuDevice::Replay(DeviceGraph& graph) {
                "replay a graph");
 }
 
-absl::Status GpuDevice::Spin(std::chrono::nanoseconds duration) {
-  if (spin_ == nullptr) {
-    FETTLE_ASSIGN_OR_RETURN(const std::string image, SpinImage(info_.target));
-    const std::array symbols{std::string(kSpinSymbol)};
-    FETTLE_ASSIGN_OR_RETURN(spin_, Load(image, symbols));
+absl::Status GpuDevice::LaunchOwn(std::string_view symbol, const LaunchConfig& config,
+                                  std::span<const std::uint64_t> values) {
+  if (kernels_ == nullptr) {
+    FETTLE_ASSIGN_OR_RETURN(const std::string image, KernelImage(info_.target));
+    const std::array symbols{std::string(kSpinSymbol), std::string(kDigestSymbol)};
+    FETTLE_ASSIGN_OR_RETURN(kernels_, Load(image, symbols));
   }
-  const std::array values{static_cast<std::uint64_t>(duration.count()), std::uint64_t{0}};
-  std::array<KernelArgument, values.size()> arguments;
+  std::vector<KernelArgument> arguments(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     arguments[i].resize(sizeof values[i]);
     std::memcpy(arguments[i].data(), &values[i], sizeof values[i]);
   }
-  return Launch(*spin_, kSpinSymbol, LaunchConfig{}, arguments);
+  return Launch(*kernels_, symbol, config, arguments);
+}
+
+absl::Status GpuDevice::Spin(std::chrono::nanoseconds duration) {
+  const std::array values{static_cast<std::uint64_t>(duration.count()), std::uint64_t{0}};
+  return LaunchOwn(kSpinSymbol, LaunchConfig{}, values);
+}
+
+absl::StatusOr<DeviceDigest> GpuDevice::Digest(const DeviceBuffer& buffer, std::int64_t offset,
+                                               std::int64_t size_bytes, std::uint64_t key,
+                                               std::chrono::nanoseconds limit) {
+  if (offset < 0 || size_bytes < 0 || offset > buffer.size_bytes() - size_bytes) {
+    return absl::InvalidArgumentError(fmt::format("digest {} bytes at {} of a buffer of {}",
+                                                  size_bytes, offset, buffer.size_bytes()));
+  }
+  DeviceDigest digest{};
+  if (digest_ == nullptr) {
+    FETTLE_ASSIGN_OR_RETURN(digest_, Allocate(sizeof digest));
+  }
+  FETTLE_RETURN_IF_ERROR(Fill(*digest_, 0, sizeof digest, 0));
+  const std::array values{buffer.address() + static_cast<std::uint64_t>(offset),
+                          static_cast<std::uint64_t>(size_bytes), key, digest_->address()};
+  LaunchConfig config;
+  config.grid = {kDigestBlocks, 1, 1};
+  config.block = {kDigestThreads, 1, 1};
+  FETTLE_RETURN_IF_ERROR(LaunchOwn(kDigestSymbol, config, values));
+  FETTLE_RETURN_IF_ERROR(Synchronize(limit));
+  FETTLE_RETURN_IF_ERROR(
+      CopyOut(*digest_, 0, {reinterpret_cast<std::uint8_t*>(digest.data()), sizeof digest}));
+  return digest;
 }
 
 absl::Status GpuDevice::ResetPersistingCache() {

@@ -65,6 +65,9 @@ class GpuDevice final : public Device {
   absl::Status Replay(DeviceGraph& graph) override;
 
   absl::Status Spin(std::chrono::nanoseconds duration) override;
+  absl::StatusOr<DeviceDigest> Digest(const DeviceBuffer& buffer, std::int64_t offset,
+                                      std::int64_t size_bytes, std::uint64_t key,
+                                      std::chrono::nanoseconds limit) override;
   absl::Status ResetPersistingCache() override;
   std::vector<CheckFinding> TakeFindings() override { return {}; }
 
@@ -88,7 +91,12 @@ class GpuDevice final : public Device {
   int index_ = 0;
   GpuHandle stream_ = nullptr;
   std::unique_ptr<GpuMonitor> monitor_;
-  std::unique_ptr<DeviceModule> spin_;
+  // Of the values, one kernel argument each.
+  absl::Status LaunchOwn(std::string_view symbol, const LaunchConfig& config,
+                         std::span<const std::uint64_t> values);
+
+  std::unique_ptr<DeviceModule> kernels_;        // fettle's own.
+  std::unique_ptr<DeviceBuffer> digest_;         // Two words.
 };
 
 }  // namespace fettle

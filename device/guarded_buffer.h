@@ -42,6 +42,7 @@ class GuardedBuffer {
   std::int64_t size_bytes() const { return size_; }
   bool at_page_end() const { return at_page_end_; }
   DeviceBuffer& buffer() { return *buffer_; }
+  const DeviceBuffer& buffer() const { return *buffer_; }
   std::int64_t offset() const { return offset_; }  // Of the payload within buffer().
 
   absl::Status Write(std::span<const std::uint8_t> bytes);   // The whole payload.

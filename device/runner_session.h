@@ -66,21 +66,26 @@ struct RunRequest {
   bool reuse_buffers = false;
   int repeats = 1;               // Identical calls; outputs re-poisoned before each.
   bool want_outputs = true;      // Else only digests come back.
+  // Outputs come back only when their digests are others than these (of an earlier call in the same
+  // session); empty: always.
+  std::vector<std::string> known_digests;
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
   // cpu: order in which blocks and threads run: "forward", "reverse", "random".
   std::string schedule = "forward";
 };
 
 struct RunObservation {
-  // Outputs (out and inout tensors, in case order), dense row-major; empty unless wanted. Of the
-  // first repeat.
+  // Outputs (out and inout tensors, in case order), dense row-major; empty unless wanted and not
+  // known. Of the first repeat.
   std::vector<std::vector<std::uint8_t>> outputs;
-  std::vector<std::string> output_digests;         // SHA-256 of each, first repeat.
+  // Of each output as it lies in memory, first repeat; comparable within a session only.
+  std::vector<std::string> output_digests;
   bool repeats_equal = true;                       // Bitwise, across repeats.
   // Outputs of later repeats that differ from the first, when wanted and the case is declared
   // non-deterministic; at most 4.
   std::vector<std::vector<std::vector<std::uint8_t>>> other_outputs;
-  // Bytes that still held poison, per output; meaningful by comparing two patterns.
+  // Bytes that still held poison, per output, where `outputs` is filled; meaningful by comparing two
+  // patterns.
   std::vector<std::int64_t> poison_bytes;
   std::optional<std::string> modified_input;       // Name of an input (or untouched row) that changed.
   std::optional<std::string> guard_violation;      // "y: 12 bytes changed from 64 past the end"

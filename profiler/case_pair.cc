@@ -15,6 +15,7 @@ constexpr std::int64_t kTimingGuardBytes = 4096;   // Small: many slots.
 constexpr int kFewestSlots = 3;
 constexpr int kMostSlots = 512;
 constexpr std::uint8_t kPoison = 0xFF;
+constexpr std::chrono::seconds kDigestLimit{60};
 // Above this a slot's inputs are written once, because rewriting them would dominate the time.
 constexpr std::int64_t kRewriteBytes = std::int64_t{1} << 30;
 // Samples with less to compare are all checked, others one in kCheckOneIn.
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(Device& device,
   std::unique_ptr<CasePair> pair(new CasePair(device, bound_case));
   pair->inputs_ = std::move(inputs);
   pair->random_.seed(options.seed);
+  pair->digest_key_ = pair->random_();
   for (const CaseInputs& set : pair->inputs_) {
     if (set.size() != bound_case.tensors.size()) {
       return absl::InvalidArgumentError("timing needs inputs for every tensor of the case");
@@ -90,6 +92,12 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
                             CaseBuffers::Allocate(device_, case_, workspace, guards));
     return std::make_unique<CaseBuffers>(std::move(buffers));
   };
+  if (check_bytes_ <= kRewriteBytes) {
+    for (std::size_t set = 0; set < masters_.size(); ++set) {
+      FETTLE_ASSIGN_OR_RETURN(masters_[set], allocate({}));
+      FETTLE_RETURN_IF_ERROR(WriteInputs(*masters_[set], set));
+    }
+  }
   int wanted = 1;
   for (int made = 0; made < wanted; ++made) {
     Slot slot;
@@ -111,15 +119,10 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
     FETTLE_ASSIGN_OR_RETURN(
         slot.b, PreparedCall::Create(device_, *b.module, b.symbols, b.plan, *slot.buffers));
     slot.input_set = static_cast<std::size_t>(made % 2);
-    FETTLE_RETURN_IF_ERROR(WriteInputs(*slot.buffers, slot.input_set));
+    FETTLE_RETURN_IF_ERROR(FillSlot(slot));
+    FETTLE_RETURN_IF_ERROR(DigestInputs(*slot.buffers, slot.input_set));
     FETTLE_RETURN_IF_ERROR(slot.buffers->FillWorkspace(kPoison));
     slots_.push_back(std::move(slot));
-  }
-  if (check_bytes_ <= kRewriteBytes) {
-    for (std::size_t set = 0; set < masters_.size(); ++set) {
-      FETTLE_ASSIGN_OR_RETURN(masters_[set], allocate({}));
-      FETTLE_RETURN_IF_ERROR(WriteInputs(*masters_[set], set));
-    }
   }
   for (Slot& slot : slots_) FETTLE_RETURN_IF_ERROR(slot.buffers->FillOutputs(kPoison));
   return absl::OkStatus();
@@ -134,6 +137,17 @@ absl::Status CasePair::Reset(Slot& slot) {
   FETTLE_RETURN_IF_ERROR(slot.buffers->FillOutputs(kPoison));
   if (masters_[0] == nullptr) return slot.buffers->Restore();
   slot.input_set = random_() & 1;
+  return CopyInputs(slot);
+}
+
+// Writes a new slot's inputs.
+absl::Status CasePair::FillSlot(Slot& slot) {
+  // Inout tensors are written once from the host, which also keeps what Restore brings back.
+  if (masters_[0] == nullptr || has_inout_) return WriteInputs(*slot.buffers, slot.input_set);
+  return CopyInputs(slot);
+}
+
+absl::Status CasePair::CopyInputs(Slot& slot) {
   CaseBuffers& master = *masters_[slot.input_set];
   for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
     const auto index = static_cast<std::int64_t>(i);
@@ -147,33 +161,57 @@ absl::Status CasePair::Reset(Slot& slot) {
 }
 
 absl::Status CasePair::CheckInputs(Slot& slot) {
+  std::vector<std::string>& expected = input_digests_[slot.input_set];
   for (std::size_t i = 0; i < case_.tensors.size() && !modified_input_; ++i) {
     const BoundTensor& tensor = case_.tensors[i];
     if (!IsInput(tensor) || IsOutput(tensor) || IsEmpty(tensor)) continue;
-    FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> now,
-                            slot.buffers->ReadDense(static_cast<std::int64_t>(i)));
-    if (now != inputs_[slot.input_set][i]) modified_input_ = tensor.name;
+    const auto index = static_cast<std::int64_t>(i);
+    FETTLE_ASSIGN_OR_RETURN(const std::string now,
+                            slot.buffers->DigestMemory(index, digest_key_, kDigestLimit));
+    if (now != expected[i]) modified_input_ = tensor.name;
+  }
+  return absl::OkStatus();
+}
+
+// Of what was just written, before any kernel ran.
+absl::Status CasePair::DigestInputs(const CaseBuffers& buffers, std::size_t input_set) {
+  std::vector<std::string>& digests = input_digests_[input_set];
+  if (!digests.empty()) return absl::OkStatus();
+  digests.resize(case_.tensors.size());
+  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
+    const BoundTensor& tensor = case_.tensors[i];
+    if (!IsInput(tensor) || IsOutput(tensor) || IsEmpty(tensor)) continue;
+    FETTLE_ASSIGN_OR_RETURN(
+        digests[i],
+        buffers.DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
   }
   return absl::OkStatus();
 }
 
 absl::Status CasePair::Check(Slot& slot) {
   ++checked_;
-  std::vector<std::vector<std::uint8_t>> outputs;
+  std::vector<std::string> digests;
   for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
     if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
-    std::vector<std::uint8_t>& output = outputs.emplace_back();
-    FETTLE_ASSIGN_OR_RETURN(output, slot.buffers->ReadDense(static_cast<std::int64_t>(i)));
+    // The same poison lies around the rows of every sample's outputs.
+    FETTLE_ASSIGN_OR_RETURN(digests.emplace_back(),
+                            slot.buffers->DigestMemory(static_cast<std::int64_t>(i), digest_key_,
+                                                       kDigestLimit));
   }
-  std::vector<std::vector<std::uint8_t>>& expected = expected_[slot.input_set];
+  std::vector<std::string>& expected = expected_[slot.input_set];
   if (expected.empty()) {
-    expected = outputs;
-  } else if (case_.deterministic && expected != outputs) {
+    expected = std::move(digests);
+  } else if (case_.deterministic && expected != digests) {
     outputs_equal_ = false;
   }
   // Each checked sample of the first set is as likely as any other to be the one that is returned.
   if (slot.input_set == 0 && random_() % static_cast<std::uint64_t>(++sampled_from_) == 0) {
-    sampled_ = std::move(outputs);
+    sampled_.clear();
+    for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
+      if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
+      FETTLE_ASSIGN_OR_RETURN(sampled_.emplace_back(),
+                              slot.buffers->ReadDense(static_cast<std::int64_t>(i)));
+    }
   }
   FETTLE_RETURN_IF_ERROR(CheckInputs(slot));
   if (!guard_violation_) {

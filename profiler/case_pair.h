@@ -78,6 +78,9 @@ class CasePair final : public TimedPair {
   absl::Status Reset(Slot& slot);
   absl::Status Check(Slot& slot);
   absl::Status CheckInputs(Slot& slot);
+  absl::Status DigestInputs(const CaseBuffers& buffers, std::size_t input_set);
+  absl::Status FillSlot(Slot& slot);
+  absl::Status CopyInputs(Slot& slot);
 
   Device& device_;
   BoundCase case_;
@@ -90,7 +93,9 @@ class CasePair final : public TimedPair {
   std::int64_t rotated_bytes_ = 0;
   std::int64_t check_bytes_ = 0;                     // Of one checked slot.
 
-  std::array<std::vector<std::vector<std::uint8_t>>, 2> expected_;  // By input set.
+  std::uint64_t digest_key_ = 0;
+  std::array<std::vector<std::string>, 2> input_digests_;  // By input set, then tensor.
+  std::array<std::vector<std::string>, 2> expected_;       // Digests of outputs, by input set.
   std::vector<std::vector<std::uint8_t>> sampled_;
   std::int64_t sampled_from_ = 0;                    // Checked samples of the first set so far.
   bool outputs_equal_ = true;

@@ -256,14 +256,19 @@ absl::StatusOr<TimingResult> Timer::Run() {
 }  // namespace
 
 absl::StatusOr<double> CalibrationError(Device& device, nanoseconds launch_limit) {
-  std::vector<double> errors;
-  for (int i = 0; i < 5; ++i) {
+  const auto measure = [&](nanoseconds spin) -> absl::StatusOr<double> {
     FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> start, device.Record());
-    FETTLE_RETURN_IF_ERROR(device.Spin(kCalibrationSpin));
+    FETTLE_RETURN_IF_ERROR(device.Spin(spin));
     FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device.Record());
     FETTLE_RETURN_IF_ERROR(device.Synchronize(launch_limit));
-    FETTLE_ASSIGN_OR_RETURN(const double ns, device.ElapsedNs(*start, *end));
-    errors.push_back(std::abs(ns / static_cast<double>(kCalibrationSpin.count()) - 1));
+    return device.ElapsedNs(*start, *end);
+  };
+  std::vector<double> errors;
+  for (int i = 0; i < 5; ++i) {
+    FETTLE_ASSIGN_OR_RETURN(const double one, measure(kCalibrationSpin));
+    FETTLE_ASSIGN_OR_RETURN(const double three, measure(3 * kCalibrationSpin));
+    const auto asked = static_cast<double>(2 * kCalibrationSpin.count());
+    errors.push_back(std::abs((three - one) / asked - 1));
   }
   std::sort(errors.begin(), errors.end());
   return errors[errors.size() / 2];

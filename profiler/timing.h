@@ -67,7 +67,8 @@ struct TimingResult {
   bool capped = false;                  // The time cap ended it before `enough` did.
 };
 
-// |measured / requested - 1| of a 100 us spin: median of five.
+// |measured / requested - 1| of the difference between a 300 us and a 100 us spin, so that what every
+// launch takes beside its work does not count: median of five.
 absl::StatusOr<double> CalibrationError(Device& device, std::chrono::nanoseconds launch_limit);
 
 // Errors of the device and of `pair`; the first ends the measurement.

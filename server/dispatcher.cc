@@ -44,6 +44,10 @@ void Dispatcher::Post(std::function<void()> task) {
   wake_.notify_all();
 }
 
+void Dispatcher::ServerStops() {
+  Post([this] { server_stops_ = true; });
+}
+
 void Dispatcher::Enqueue(UnitTicket ticket) {
   Post([this, shared = std::make_shared<UnitTicket>(std::move(ticket))] {
     auto unit = std::make_unique<Unit>();
@@ -174,7 +178,7 @@ void Dispatcher::Loop() {
     // While a write is owed (full disk), nothing new is handed out. What was just given back is
     // stored first and then handed out in the same turn: nothing else would wake this thread.
     bool stored = Commit();
-    if (stored) {
+    if (stored && !server_stops_) {
       AssignAll();
       stored = Commit();
     }
@@ -347,7 +351,7 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
   for (auto& [unit_id, unit] : units_) {
     if (unit->holder != link) continue;
     if (unit->state == State::kLeased) {
-      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason), /*counts=*/!drained);
+      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason), /*counts=*/!drained && !server_stops_);
     } else {
       unit->holder = nullptr;
     }

@@ -90,6 +90,9 @@ class Dispatcher {
   Dispatcher(Store& store, Clock& clock, DispatcherOptions options);
   ~Dispatcher();
 
+  // From now on nothing is handed out, and workers whose sessions end have failed nothing.
+  void ServerStops();
+
   // --- For jobs.
   void Enqueue(UnitTicket ticket);
   // The result of the unit is stored (or of no interest): acknowledges and forgets it.
@@ -181,6 +184,7 @@ class Dispatcher {
   std::map<std::pair<std::string, std::string>, std::string> toolchains_;  // (target, model).
                                                                            // Guarded by mutex_.
   bool stopping_ = false;                                                  // Guarded by mutex_.
+  bool server_stops_ = false;  // Of the thread.
   std::thread thread_;
 };
 

@@ -133,9 +133,7 @@ class RunningServer final : public Server {
       if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
     }
     jobs_.Stop();     // Threads end; jobs go on at the next start.
-    // Before the workers' sessions end: what they hold stays leased to them, as after a crash, and
-    // counts as nobody's failure.
-    dispatcher_.Stop();
+    dispatcher_.ServerStops();  // Before the workers' sessions end.
     events_.Close();  // Watches and waiting calls end; otherwise gRPC would wait for them.
     hub_.CloseSessions();
     if (grpc_ != nullptr) {

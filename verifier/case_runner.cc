@@ -67,62 +67,90 @@ std::string Name(const BoundTensor& tensor) {
   return tensor.member == 0 ? tensor.name : fmt::format("{}[{}]", tensor.name, tensor.member);
 }
 
-// Name of an input, or untouched row, that a call changed.
-absl::StatusOr<std::optional<std::string>> FindModifiedInput(const CaseBuffers& buffers,
-                                                             const std::vector<Bytes>& inputs) {
+// Digests of the input-only tensors before a call; empty for others.
+absl::StatusOr<std::vector<std::string>> DigestInputs(const CaseBuffers& buffers, std::uint64_t key,
+                                                      std::chrono::nanoseconds limit) {
+  const BoundCase& bound_case = buffers.bound_case();
+  std::vector<std::string> digests(bound_case.tensors.size());
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    if (tensor.is_null || tensor.role == Role::kOut || tensor.role == Role::kInOut) continue;
+    FETTLE_ASSIGN_OR_RETURN(digests[i],
+                            buffers.DigestMemory(static_cast<std::int64_t>(i), key, limit));
+  }
+  return digests;
+}
+
+// Name of an inout tensor with a changed row outside those that the operator may change.
+absl::StatusOr<std::optional<std::string>> FindChangedRow(const CaseBuffers& buffers,
+                                                          const std::vector<Bytes>& inputs) {
   const BoundCase& bound_case = buffers.bound_case();
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
     const BoundTensor& tensor = bound_case.tensors[i];
-    if (tensor.is_null || tensor.role == Role::kOut) continue;
+    if (tensor.is_null || tensor.role != Role::kInOut) continue;
     const auto index = static_cast<std::int64_t>(i);
-    if (tensor.role == Role::kInOut) {
-      const auto touched = TouchedRows(bound_case, index, inputs);
-      if (!touched) continue;
-      FETTLE_ASSIGN_OR_RETURN(const Bytes after, buffers.ReadDense(index));
-      const std::int64_t row = ChangedUntouchedRow(tensor, inputs[i], after, *touched);
-      if (row >= 0) return std::optional(fmt::format("{} row {}", Name(tensor), row));
-      continue;
-    }
-    FETTLE_ASSIGN_OR_RETURN(const Bytes memory, buffers.ReadMemory(index));
-    Bytes expected(memory.size(), IsFloat(tensor.dtype) ? kPaddingNanByte : kPaddingByte);
-    ScatterToLayout(tensor, inputs[i], expected);
-    if (memory != expected) return std::optional(Name(tensor));
+    const auto touched = TouchedRows(bound_case, index, inputs);
+    if (!touched) continue;
+    FETTLE_ASSIGN_OR_RETURN(const Bytes after, buffers.ReadDense(index));
+    const std::int64_t row = ChangedUntouchedRow(tensor, inputs[i], after, *touched);
+    if (row >= 0) return std::optional(fmt::format("{} row {}", Name(tensor), row));
   }
   return std::optional<std::string>();
 }
 
-// Outputs of one call as they lie in memory.
+// Outputs of one call: dense bytes, and how many of them still hold the poison.
 struct Outputs {
   std::vector<Bytes> dense;
   std::vector<std::int64_t> poison_bytes;
-  std::optional<std::string> padding_violation;
 };
 
 absl::StatusOr<Outputs> ReadOutputs(const CaseBuffers& buffers, std::uint8_t poison) {
   Outputs result;
   const BoundCase& bound_case = buffers.bound_case();
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
-    const BoundTensor& tensor = bound_case.tensors[i];
-    if (!IsOutput(tensor)) continue;
-    FETTLE_ASSIGN_OR_RETURN(Bytes memory, buffers.ReadMemory(static_cast<std::int64_t>(i)));
-    const std::uint8_t padding = tensor.role == Role::kOut          ? poison
-                                 : IsFloat(tensor.dtype) ? kPaddingNanByte
-                                                         : kPaddingByte;
-    if (const std::int64_t changed = CountPaddingChanges(tensor, memory, padding);
-        changed > 0 && !result.padding_violation) {
-      result.padding_violation =
-          fmt::format("{}: {} bytes of padding were written", Name(tensor), changed);
-    }
-    Bytes dense = std::move(memory);
-    if (!IsDense(tensor)) {
-      Bytes gathered(static_cast<std::size_t>(DenseBytes(tensor)));
-      GatherFromLayout(tensor, dense, gathered);
-      dense = std::move(gathered);
-    }
+    if (!IsOutput(bound_case.tensors[i])) continue;
+    FETTLE_ASSIGN_OR_RETURN(Bytes dense, buffers.ReadDense(static_cast<std::int64_t>(i)));
     result.poison_bytes.push_back(std::count(dense.begin(), dense.end(), poison));
     result.dense.push_back(std::move(dense));
   }
   return result;
+}
+
+// "y: 12 bytes of padding were written", of outputs with padding.
+absl::StatusOr<std::optional<std::string>> FindWrittenPadding(const CaseBuffers& buffers,
+                                                              std::uint8_t poison) {
+  const BoundCase& bound_case = buffers.bound_case();
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    if (!IsOutput(tensor) || IsDense(tensor)) continue;
+    FETTLE_ASSIGN_OR_RETURN(const Bytes memory, buffers.ReadMemory(static_cast<std::int64_t>(i)));
+    const std::uint8_t padding = tensor.role == Role::kOut ? poison
+                                 : IsFloat(tensor.dtype)   ? kPaddingNanByte
+                                                           : kPaddingByte;
+    if (const std::int64_t changed = CountPaddingChanges(tensor, memory, padding); changed > 0) {
+      return std::optional(fmt::format("{}: {} bytes of padding were written", Name(tensor), changed));
+    }
+  }
+  return std::optional<std::string>();
+}
+
+// Of every output; what lies between the rows of one with padding does not count.
+absl::StatusOr<std::vector<std::string>> DigestOutputs(const CaseBuffers& buffers,
+                                                       std::uint64_t key,
+                                                       std::chrono::nanoseconds limit) {
+  const BoundCase& bound_case = buffers.bound_case();
+  std::vector<std::string> digests;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    if (!IsOutput(bound_case.tensors[i])) continue;
+    const auto index = static_cast<std::int64_t>(i);
+    if (IsDense(bound_case.tensors[i])) {
+      FETTLE_ASSIGN_OR_RETURN(digests.emplace_back(), buffers.DigestMemory(index, key, limit));
+      continue;
+    }
+    FETTLE_ASSIGN_OR_RETURN(const Bytes dense, buffers.ReadDense(index));
+    digests.push_back(Digest(dense));
+  }
+  return digests;
 }
 
 }  // namespace
@@ -147,6 +175,7 @@ std::optional<std::vector<std::int64_t>> TouchedRows(const BoundCase& bound_case
 void CaseRunner::Clear() {
   buffers_.reset();
   layout_.clear();
+  written_key_.clear();
 }
 
 absl::Status CaseRunner::PrepareBuffers(const RunRequest& request) {
@@ -164,55 +193,95 @@ absl::Status CaseRunner::PrepareBuffers(const RunRequest& request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, DeviceModule& module) {
-  RunObservation result;
-  FETTLE_RETURN_IF_ERROR(PrepareBuffers(request));
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::vector<Bytes> inputs,
-      MakeInputs(request.bound_case,
-                 {request.input_seed, request.inputs, request.flip_tensor, request.flip_element},
-                 request.files));
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+absl::StatusOr<const std::vector<Bytes>*> CaseRunner::PrepareInputs(const RunRequest& request,
+                                                                    bool in_place) {
+  const std::string key =
+      fmt::format("{} {:x} {} {} {} {}", request.bound_case.label, request.input_seed,
+                  static_cast<int>(request.inputs), request.flip_tensor, request.flip_element,
+                  layout_);
+  if (key != inputs_key_) {
+    inputs_key_.clear();
+    FETTLE_ASSIGN_OR_RETURN(
+        inputs_,
+        MakeInputs(request.bound_case,
+                   {request.input_seed, request.inputs, request.flip_tensor, request.flip_element},
+                   request.files));
+    inputs_key_ = key;
+    written_key_.clear();
+  }
+  // Calls that change inputs fail, so what was written stays as it is.
+  if (in_place && written_key_ == key) return &inputs_;
+  written_key_.clear();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (request.bound_case.tensors[i].role == Role::kOut) continue;
     const auto index = static_cast<std::int64_t>(i);
-    FETTLE_RETURN_IF_ERROR(
-        buffers_->WriteInput(index, inputs[i], TouchedRows(request.bound_case, index, inputs)));
+    FETTLE_RETURN_IF_ERROR(buffers_->WriteInput(index, inputs_[i],
+                                                TouchedRows(request.bound_case, index, inputs_)));
   }
+  written_key_ = key;
+  return &inputs_;
+}
+
+absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, DeviceModule& module) {
+  RunObservation result;
+  const CaseBuffers* const before = buffers_.get();
+  FETTLE_RETURN_IF_ERROR(PrepareBuffers(request));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<Bytes>* const inputs,
+                          PrepareInputs(request, /*in_place=*/buffers_.get() == before));
   FETTLE_ASSIGN_OR_RETURN(
       PreparedCall call, PreparedCall::Create(device_, module, request.kernel.symbols,
                                               request.kernel.plan, *buffers_));
   device_.SetSchedule(request.schedule, request.input_seed);
   result.at_page_end = buffers_->at_page_end();
+  const std::chrono::nanoseconds limit = request.launch_limit;
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_before,
+                          DigestInputs(*buffers_, guard_key_, limit));
   for (int repeat = 0; repeat < std::max(1, request.repeats); ++repeat) {
     FETTLE_RETURN_IF_ERROR(buffers_->FillOutputs(request.output_poison));
     FETTLE_RETURN_IF_ERROR(buffers_->FillWorkspace(request.workspace_poison));
     FETTLE_RETURN_IF_ERROR(buffers_->Restore());
-    FETTLE_RETURN_IF_ERROR(device_.Synchronize(request.launch_limit));
+    FETTLE_RETURN_IF_ERROR(device_.Synchronize(limit));
     buffers_->Annotate();
     const auto start = Clock::now();
     FETTLE_RETURN_IF_ERROR(call.Enqueue());
-    FETTLE_RETURN_IF_ERROR(device_.Synchronize(request.launch_limit));
+    FETTLE_RETURN_IF_ERROR(device_.Synchronize(limit));
     result.device_ns +=
         static_cast<double>(std::chrono::nanoseconds(Clock::now() - start).count());
-    FETTLE_ASSIGN_OR_RETURN(Outputs outputs, ReadOutputs(*buffers_, request.output_poison));
-    if (outputs.padding_violation) result.padding_violation = outputs.padding_violation;
+    FETTLE_ASSIGN_OR_RETURN(std::optional<std::string> padding,
+                            FindWrittenPadding(*buffers_, request.output_poison));
+    if (padding) result.padding_violation = std::move(padding);
+    FETTLE_ASSIGN_OR_RETURN(std::vector<std::string> digests,
+                            DigestOutputs(*buffers_, guard_key_, limit));
     if (repeat == 0) {
-      for (const Bytes& bytes : outputs.dense) result.output_digests.push_back(Digest(bytes));
-      result.poison_bytes = std::move(outputs.poison_bytes);
-      result.outputs = std::move(outputs.dense);
-    } else if (outputs.dense != result.outputs) {
+      result.output_digests = std::move(digests);
+      if (request.want_outputs && result.output_digests != request.known_digests) {
+        FETTLE_ASSIGN_OR_RETURN(Outputs outputs, ReadOutputs(*buffers_, request.output_poison));
+        result.poison_bytes = std::move(outputs.poison_bytes);
+        result.outputs = std::move(outputs.dense);
+      }
+    } else if (digests != result.output_digests) {
       result.repeats_equal = false;
       if (request.want_outputs && !request.bound_case.deterministic &&
           result.other_outputs.size() < 4) {
+        FETTLE_ASSIGN_OR_RETURN(Outputs outputs, ReadOutputs(*buffers_, request.output_poison));
         result.other_outputs.push_back(std::move(outputs.dense));
       }
     }
   }
   result.findings = device_.TakeFindings();
-  FETTLE_ASSIGN_OR_RETURN(result.modified_input, FindModifiedInput(*buffers_, inputs));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_after,
+                          DigestInputs(*buffers_, guard_key_, limit));
+  for (std::size_t i = 0; i < inputs_after.size() && !result.modified_input; ++i) {
+    if (inputs_after[i] != inputs_before[i]) {
+      result.modified_input = Name(request.bound_case.tensors[i]);
+    }
+  }
+  if (!result.modified_input) {
+    FETTLE_ASSIGN_OR_RETURN(result.modified_input, FindChangedRow(*buffers_, *inputs));
+  }
+  if (result.modified_input) written_key_.clear();
   FETTLE_ASSIGN_OR_RETURN(result.guard_violation, buffers_->CheckGuards());
   if (result.guard_violation) FETTLE_RETURN_IF_ERROR(buffers_->WriteGuards());
-  if (!request.want_outputs) result.outputs.clear();
   return result;
 }
 

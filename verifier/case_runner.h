@@ -30,11 +30,18 @@ class CaseRunner {
 
  private:
   absl::Status PrepareBuffers(const RunRequest& request);
+  // Makes the inputs, unless they are those of the last call, and writes them, unless they already
+  // lie in the buffers (`in_place`: the buffers are those of the last call).
+  absl::StatusOr<const std::vector<std::vector<std::uint8_t>>*> PrepareInputs(
+      const RunRequest& request, bool in_place);
 
   Device& device_;
   std::uint64_t guard_key_;
   std::unique_ptr<CaseBuffers> buffers_;
   std::string layout_;  // Of buffers_: what must be equal for reuse.
+  std::vector<std::vector<std::uint8_t>> inputs_;
+  std::string inputs_key_;   // What inputs_ were made from.
+  std::string written_key_;  // The same of what lies in buffers_; empty: unknown.
 };
 
 // Rows of inout tensor `index` that the operator may change (Restore::touched...), or nothing when

@@ -263,8 +263,14 @@ std::optional<std::string> OverBudget(const BoundTensor& tensor, const Compariso
   if (!IsFloat(tensor.dtype) || candidate.errors.compared < kBudgetElements) return std::nullopt;
   const double u = UnitRoundoff(tensor.dtype);
   const double least = SmallestSubnormal(tensor.dtype);
+  // One sum's error is shared by the whole row in row-wise operators, so that an RMS over few rows says
+  // little: over n independent ones its square varies by sqrt(2 / n) of itself; four times that is
+  // allowed for.
+  const auto rows = static_cast<double>(
+      std::max<std::int64_t>(1, std::min(RowCount(tensor), candidate.errors.compared)));
+  const double slack = std::sqrt(1 + 4 * std::sqrt(2 / rows));
   const double rms_limit =
-      std::max({2 * baseline.rms, u * candidate.errors.reference_rms, least});
+      std::max({2 * baseline.rms, slack * u * candidate.errors.reference_rms, least});
   const double max_limit =
       std::max({4 * baseline.max_error, 4 * u * candidate.max_reference, least});
   if (!(candidate.errors.rms <= rms_limit)) {

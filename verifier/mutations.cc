@@ -152,7 +152,11 @@ void Maker::Rows() {
 }
 
 void Maker::Values() {
-  AddValues("sign_flipped", [this](std::int64_t i) { return -Read(tensor_.dtype, right_, i); });
+  // Zeros keep their sign: -0 is no other value.
+  AddValues("sign_flipped", [this](std::int64_t i) {
+    const double value = Read(tensor_.dtype, right_, i);
+    return value == 0 ? value : -value;
+  });
   if (tensor_.shape.size() >= 2 && rows_ > 1 && row_ > 1 && tensor_.dtype != DType::kF4E2M1X2) {
     const std::int64_t size = SizeOf(tensor_.dtype);
     Bytes bytes = right_;

@@ -51,6 +51,14 @@ double ValueSource::Draw(std::int64_t element) const {
 }
 
 double ValueSource::Value(std::int64_t element) const {
+  const double value = ValueOfSet(element);
+  // A range without negative values says that the operator takes none (a variance, a count); one
+  // without zero, that it takes no zero either.
+  if (kind_ != Fill::Kind::kUniform || a_ < 0 || integer_ || set_ == InputSet::kDeclared) return value;
+  return value == 0 && a_ > 0 ? a_ : std::fabs(value);
+}
+
+double ValueSource::ValueOfSet(std::int64_t element) const {
   switch (set_) {
     case InputSet::kDeclared: return Draw(element);
     case InputSet::kExactIntegers:

@@ -20,6 +20,7 @@ class ValueSource {
 
  private:
   double Draw(std::int64_t element) const;         // By the fill.
+  double ValueOfSet(std::int64_t element) const;
   double Structured(std::int64_t element) const;   // By the set.
   double Edge(std::int64_t element) const;
 

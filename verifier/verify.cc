@@ -108,6 +108,11 @@ Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode m
                                         RunObservation* observation, Judgement* judgement) {
   FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, observation));
   if (failure) return failure;
+  // Equal to what was judged before.
+  if (!request.known_digests.empty() && observation->output_digests == request.known_digests) {
+    judgement->passed = true;
+    return std::optional<Failure>();
+  }
   const InputSpec spec{request.input_seed, request.inputs, request.flip_tensor, request.flip_element};
   FETTLE_ASSIGN_OR_RETURN(*judgement, judge_.Judge(request.bound_case, spec, observation->outputs, mode));
   if (judgement->passed) return std::optional<Failure>();
@@ -149,9 +154,11 @@ Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec
   request.repeats = IsLarge(one.bound_case) ? 1 : 2;
   request.output_poison = kPoisonB;
   request.workspace_poison = kPoisonB;
+  request.known_digests = a.output_digests;
   FETTLE_ASSIGN_OR_RETURN(failure, Run(request, &b));
   if (failure) return failure;
   report->checks.insert(report->checks.end(), {"guards", "inputs", "poison"});
+  // Equal bytes over two patterns hold neither.
   if (const auto survived = FindSurvivingPoison(one.bound_case, a.outputs, b.outputs)) {
     return Failure{Verdict::kIncorrect, "poison_survived", *survived};
   }
@@ -171,7 +178,7 @@ Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec
   }
   if (!deterministic) {
     std::vector<std::vector<std::vector<std::uint8_t>>> others = std::move(a.other_outputs);
-    others.push_back(b.outputs);
+    if (!b.outputs.empty()) others.push_back(b.outputs);
     for (auto& more : b.other_outputs) others.push_back(std::move(more));
     for (const auto& other : others) {
       FETTLE_ASSIGN_OR_RETURN(const std::int64_t over,
@@ -243,12 +250,13 @@ Verifier::Outcome Verifier::InPlace(const CaseUnderTest& one, const InputSpec& s
 }
 
 Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec& spec,
-                                       CaseReport* report) {
+                                       const std::vector<std::string>& known, CaseReport* report) {
   std::vector<Placement> placements = {Placement::kPageEnd};
   if (PermitsMisalignment(one.bound_case)) placements.push_back(Placement::kMisaligned);
   for (const Placement placement : placements) {
     RunRequest request = Request(one, spec);
     request.placement = placement;
+    request.known_digests = known;
     RunObservation observation;
     Judgement judgement;
     FETTLE_ASSIGN_OR_RETURN(
@@ -327,7 +335,9 @@ Verifier::Outcome Verifier::CheckCase(const CaseUnderTest& one, std::size_t inde
   if (failure) return failure;
   // The baseline may have run in between, in memory of its own.
   RunObservation again;
-  FETTLE_ASSIGN_OR_RETURN(failure, Run(Request(one, spec), &again));
+  RunRequest elsewhere = Request(one, spec);
+  elsewhere.want_outputs = false;
+  FETTLE_ASSIGN_OR_RETURN(failure, Run(elsewhere, &again));
   if (failure) return failure;
   if (one.bound_case.deterministic && again.output_digests != pass->digests) {
     return Failure{Verdict::kIncorrect, "address_dependent",
@@ -335,7 +345,7 @@ Verifier::Outcome Verifier::CheckCase(const CaseUnderTest& one, std::size_t inde
   }
   FETTLE_ASSIGN_OR_RETURN(failure, InPlace(one, spec, report));
   if (failure) return failure;
-  FETTLE_ASSIGN_OR_RETURN(failure, Placements(one, spec, report));
+  FETTLE_ASSIGN_OR_RETURN(failure, Placements(one, spec, pass->digests, report));
   if (failure) return failure;
   FETTLE_ASSIGN_OR_RETURN(failure, ExactIntegers(one, index, report));
   if (failure) return failure;
@@ -363,8 +373,9 @@ Verifier::Outcome Verifier::RotatedOrder(const std::vector<CaseUnderTest>& cases
   for (const std::size_t i : order) {
     *failed_case = i;
     RunObservation observation;
-    FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure,
-                            Run(Request(cases[i], passes[i].spec), &observation));
+    RunRequest request = Request(cases[i], passes[i].spec);
+    request.known_digests = passes[i].digests;
+    FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, &observation));
     if (failure) return failure;
     if (observation.output_digests != passes[i].digests) {
       FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,

@@ -84,7 +84,9 @@ class Verifier {
   Outcome Budget(const CaseUnderTest& one, const InputSpec& spec, const Judgement& candidate,
                  CaseReport* report);
   Outcome InPlace(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report);
-  Outcome Placements(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report);
+  // `known`: digests of the outputs on these inputs that were judged right.
+  Outcome Placements(const CaseUnderTest& one, const InputSpec& spec,
+                     const std::vector<std::string>& known, CaseReport* report);
   Outcome InputSets(const CaseUnderTest& one, std::size_t index, CaseReport* report);
   Outcome ExactIntegers(const CaseUnderTest& one, std::size_t index, CaseReport* report);
   Outcome RotatedOrder(const std::vector<CaseUnderTest>& cases, const std::vector<Pass>& passes,

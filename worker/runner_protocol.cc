@@ -150,6 +150,7 @@ nlohmann::json ToJson(const RunRequest& request) {
           {"reuse_buffers", request.reuse_buffers},
           {"repeats", request.repeats},
           {"want_outputs", request.want_outputs},
+          {"known_digests", request.known_digests},
           {"launch_limit_ns", request.launch_limit.count()},
           {"schedule", request.schedule}};
 }
@@ -170,6 +171,7 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json) {
   reader.Get("reuse_buffers", request.reuse_buffers);
   reader.Get("repeats", request.repeats);
   reader.Get("want_outputs", request.want_outputs);
+  reader.Get("known_digests", request.known_digests);
   reader.Get("launch_limit_ns", limit);
   reader.Get("schedule", request.schedule);
   FETTLE_RETURN_IF_ERROR(reader.Finish());

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Rebuilds the small code objects that are kept in the tree: the calibration kernels of device/spin
+# Rebuilds the small code objects that are kept in the tree: the kernels of device/kernels
 # and the objects of tests/data/code_objects. Needs clang-22 with lld-22, and nvcc for the NVIDIA ones
 # (which are left as they are where it is missing).
 #
@@ -20,17 +20,20 @@ cp compiler/gpu/shims/*.h "$shims"
 cp compiler/gpu/shims/fettle_amd_device.h "$shims/fettle_device.h"
 data=tests/data/code_objects
 for arch in gfx90a gfx942 gfx950; do
-  amd "$arch" device/spin/spin.hip "device/spin/spin.$arch.co"
+  amd "$arch" device/kernels/kernels.hip "device/kernels/kernels.$arch.co"
   amd "$arch" "$data/facts_kernels.hip" "$data/facts_kernels.$arch.co" -I"$shims" -include fettle_hip.h
   amd "$arch" "$data/device_kernels.cu" "$data/device_kernels.$arch.co" -I"$shims" \
     -include fettle_cuda_on_amd.h
 done
-chmod 644 device/spin/*.co "$data"/*.co
+chmod 644 device/kernels/*.co "$data"/*.co
 
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [ -x "$nvcc" ]; then
   "$nvcc" -cubin -arch=sm_90a "$data/facts_kernels.cu" -o "$data/facts_kernels.sm_90a.cubin"
   # An old PTX version, so that older drivers take it.
+  "$nvcc" -ptx -arch=compute_75 device/kernels/digest.cu -o - |
+    sed '/^\/\//d; /^\.version/d; /^\.target/d; /^\.address_size/d' |
+    cat device/kernels/spin.ptx - > device/kernels/kernels.ptx
   "$nvcc" -ptx -arch=compute_75 "$data/device_kernels.cu" -o - |
     sed 's/^\.version .*/.version 7.0/; /^\/\//d' > "$data/device_kernels.ptx"
 else

@@ -77,7 +77,7 @@ TEST_F(Command, VersionAndHelp) {
 }
 
 TEST_F(Command, UsageErrorsExitWithTwo) {
-  for (const char* arguments : {"", "nonsense", "jobs --nonsense", "jobs surplus", "watch",
+  for (const char* arguments : {"", "nonsense", "jobs --nonsense", "jobs one surplus", "watch",
                                 "submit a b", "variants --status new", "export --out x"}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << outcome.err;

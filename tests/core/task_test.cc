@@ -26,6 +26,31 @@ TEST(Task, ReadsTheLayernormExample) {
   EXPECT_EQ(task->reference().function, "layernorm_ref");
 }
 
+// An entry of a named list is looked up where it lies: with a copy for each of 200,000 entries this
+// would take minutes.
+TEST(Task, DerivesLongListsFromLongLists) {
+  TaskFiles files = Edited("  cols: {min: 1, max: 65536}\n",
+                           "  cols: {min: 1, max: 65536}\n"
+                           "  lens: {list: rows, min: 0, max: 9, fill: uniform}\n"
+                           "  twice: {list: rows, let: \"2 * lens[i]\"}\n");
+  std::string& text = files["task.yaml"];
+  for (const char* set : {"{T: f16, rows: 16384,", "{T: bf16, rows: 8192,", "{T: f32, rows: 1,",
+                          "{T: f16, rows: 3,", "{T: f16, rows: 0,"}) {
+    const std::size_t at = text.find(set);
+    ASSERT_NE(at, std::string::npos) << set;
+    text.insert(at + 1, "lens: 4, ");
+  }
+  text.replace(text.find("rows: 16384, cols: 4096"), 23, "rows: 200000, cols: 16");
+  const auto task = ParseOk(files);
+  ASSERT_NE(task, nullptr);
+  const auto cases = task->BindCases(CaseSet::kTimed, 1);
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  for (const BoundDim& dim : cases->front().dims) {
+    if (dim.name != "twice") continue;
+    EXPECT_EQ(dim.values, std::vector<std::int64_t>(200000, 8));
+  }
+}
+
 TEST(Task, BindsTheCasesForOneKindOfTarget) {
   const auto task = ParseOk(Edited("timed:   [{T: f16, rows: 16384",
                                    "timed:   [{T: f16, for: cpu, rows: 8, cols: 8}, "

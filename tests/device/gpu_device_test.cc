@@ -159,6 +159,43 @@ TEST_P(GpuDeviceContract, UsesAllSharedMemoryAfterOptingIn) {
   EXPECT_TRUE(absl::IsInvalidArgument(launch(most + 1)));
 }
 
+TEST_P(GpuDeviceContract, DigestsWhatMemoryHolds) {
+  std::vector<std::uint8_t> bytes(100'003);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 31 + i / 7);
+  const auto first = Upload(bytes), second = Upload(bytes);
+  const auto digest = [&](const DeviceBuffer& buffer, std::int64_t offset, std::int64_t size,
+                          std::uint64_t key) {
+    const auto found = device_->Digest(buffer, offset, size, key, seconds(10));
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? *found : DeviceDigest{};
+  };
+  const DeviceDigest whole = digest(*first, 0, 100'003, 7);
+  EXPECT_EQ(whole, digest(*second, 0, 100'003, 7));
+  EXPECT_EQ(whole, digest(*first, 0, 100'003, 7));
+  EXPECT_NE(whole, digest(*first, 0, 100'003, 8));
+  EXPECT_NE(whole, digest(*first, 0, 100'002, 7));
+  EXPECT_NE(whole[0], whole[1]);
+  // The same bytes at another alignment; bytes outside do not count.
+  for (const std::int64_t offset : {1, 3, 4, 8, 12}) {
+    std::vector<std::uint8_t> moved(bytes.size() + static_cast<std::size_t>(offset) + 5, 0xEE);
+    std::copy(bytes.begin(), bytes.end(), moved.begin() + offset);
+    EXPECT_EQ(whole, digest(*Upload(moved), offset, 100'003, 7)) << offset;
+  }
+  // One bit anywhere, two words exchanged, a zero more.
+  for (const std::size_t at : {std::size_t{0}, std::size_t{50'001}, std::size_t{100'002}}) {
+    std::vector<std::uint8_t> changed = bytes;
+    changed[at] ^= 0x10;
+    EXPECT_NE(whole, digest(*Upload(changed), 0, 100'003, 7)) << at;
+  }
+  std::vector<std::uint8_t> exchanged = bytes;
+  std::swap_ranges(exchanged.begin(), exchanged.begin() + 8, exchanged.begin() + 8);
+  EXPECT_NE(whole, digest(*Upload(exchanged), 0, 100'003, 7));
+  std::vector<std::uint8_t> zeros(64, 0);
+  EXPECT_NE(digest(*Upload(zeros), 0, 63, 7), digest(*Upload(zeros), 0, 64, 7));
+  EXPECT_EQ(digest(*first, 5, 0, 7), digest(*second, 9, 0, 7));
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->Digest(*first, 1, 100'003, 7, seconds(1)).status()));
+}
+
 TEST_P(GpuDeviceContract, RefusesLaunchesBeyondLimits) {
   const auto module = Load();
   ASSERT_NE(module, nullptr);

@@ -5,7 +5,7 @@
 #include "device/gpu_device.h"
 #include "device/gpu_monitor.h"
 #include "device/gpu_registry.h"
-#include "device/gpu_spin.h"
+#include "device/gpu_kernels.h"
 
 namespace fettle {
 namespace {
@@ -79,14 +79,14 @@ TEST(NvmlReasons, TellsHeatFromThePowerCap) {
   EXPECT_EQ(NvmlReasonNames(0x44), "SW_POWER_CAP|HW_THERMAL_SLOWDOWN");
 }
 
-TEST(SpinImage, IsThereForEveryTargetThatRuns) {
+TEST(KernelImage, IsThereForEveryTargetThatRuns) {
   for (const DeviceInfo& info : {H200(), Mi350x()}) {
-    const auto image = SpinImage(info.target);
+    const auto image = KernelImage(info.target);
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_FALSE(image->empty());
   }
   EXPECT_TRUE(absl::IsNotFound(
-      SpinImage(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
+      KernelImage(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
 }
 
 TEST(GpuRegistry, RefusesOddIds) {

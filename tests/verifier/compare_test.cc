@@ -232,6 +232,23 @@ TEST(CompareTest, BudgetFollowsTheBaseline) {
   EXPECT_FALSE(OverBudget(tensor, candidate, {1e-8, 1e-8}));
 }
 
+// Row-wise operators share one sum's error over a row: an RMS over five rows is five samples.
+TEST(CompareTest, FewRowsGetSlackInTheBudget) {
+  const auto over = [](std::int64_t rows) {
+    const BoundTensor tensor = MakeTensor("y", Role::kOut, DType::kF32, {rows, 4096});
+    Comparison candidate;
+    candidate.errors.output = "y";
+    candidate.errors.compared = rows * 4096;
+    candidate.errors.reference_rms = 1;
+    candidate.max_reference = 4;
+    candidate.errors.rms = 1.3 * std::ldexp(1.0, -24);
+    candidate.max_error = 1e-7;
+    return OverBudget(tensor, candidate, {1e-9, 1e-7}).has_value();
+  };
+  EXPECT_FALSE(over(5));
+  EXPECT_TRUE(over(4096));
+}
+
 TEST(CompareTest, SpreadIsHalfOfTheTolerance) {
   const BoundTensor tensor = MakeTensor("y", Role::kOut, DType::kF32, {2});
   ExpectedOutput expected;

@@ -62,6 +62,28 @@ TEST(InputsTest, BytesOfASeedNeverChange) {
   EXPECT_EQ(Sha256Hex(text), "49fe39d1c9e860b996dd9d97a2c1972a9685b790437d8ddae8a591b0bc78d378");
 }
 
+// A variance is never negative, whatever else a set does to it.
+TEST(InputsTest, SetsKeepToRangesWithoutNegativeValues) {
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
+  tensor.nonfinite = true;
+  tensor.fill.kind = Fill::Kind::kUniform;
+  tensor.fill.b = 1;
+  for (const double low : {0.0, 0.25}) {
+    tensor.fill.a = low;
+    for (int set = 0; set <= static_cast<int>(InputSet::kNonFinite); ++set) {
+      const auto bytes = Make(tensor, 3, static_cast<InputSet>(set));
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const double value = DecodeFloat(DType::kF32, bytes.data(), i);
+        ASSERT_FALSE(value < 0) << InputSetName(static_cast<InputSet>(set));
+        ASSERT_FALSE(low > 0 && value == 0) << InputSetName(static_cast<InputSet>(set));
+      }
+    }
+  }
+  tensor.fill.a = -1;
+  const auto bytes = Make(tensor, 3, InputSet::kAllNegative);
+  EXPECT_LT(DecodeFloat(DType::kF32, bytes.data(), 0), 0);
+}
+
 TEST(InputsTest, NormalHasItsMoments) {
   double sum = 0, square = 0, fourth = 0;
   constexpr int kCount = 200000;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/mutation.h"
 
+#include <cstring>
+#include <set>
+
 #include "tests/fakes/host_device.h"
 #include "tests/fakes/in_process_runner.h"
 #include "tests/verifier/case_fixtures.h"
@@ -102,6 +105,29 @@ TEST_F(MutationTest, SelfReferenceIsRefused) {
   EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"),
                         [](const float* x, std::int64_t i) { return 2 * x[i]; }, "same")),
             "self_reference");
+}
+
+TEST(MakeMutationsTest, ZerosHaveNoOtherSign) {
+  BoundCase bound_case;
+  bound_case.tensors = {MakeTensor("y", Role::kOut, DType::kF32, {32})};
+  BoundTolerance tolerance;
+  tolerance.output = "y";
+  bound_case.tolerances = {tolerance};
+  ExpectedOutput expected;
+  expected.name = "y";
+  expected.values.assign(32, 0.0);
+  const auto names = [&](float value) {
+    std::vector<std::uint8_t> right(128, 0), other(128, 1);
+    std::memcpy(right.data() + 64, &value, sizeof value);
+    std::set<std::string> found;
+    for (const Mutation& one : MakeMutations(bound_case, expected, right, other, {}, 1)) {
+      found.insert(one.name);
+    }
+    return found;
+  };
+  EXPECT_FALSE(names(0).contains("sign_flipped"));
+  EXPECT_FALSE(names(0).contains("zeros"));
+  EXPECT_TRUE(names(2).contains("sign_flipped"));
 }
 
 }  // namespace

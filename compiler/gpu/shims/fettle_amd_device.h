@@ -135,6 +135,20 @@ FETTLE_FN void __syncthreads() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+// Barriers that also count: every thread of the block must reach them.
+FETTLE_FN int __syncthreads_count(int p) {
+  static __attribute__((shared)) int votes;
+  const bool first = __builtin_amdgcn_workitem_id_x() == 0 && __builtin_amdgcn_workitem_id_y() == 0 &&
+                     __builtin_amdgcn_workitem_id_z() == 0;
+  __syncthreads();
+  if (first) votes = 0;
+  __syncthreads();
+  if (p != 0) __hip_atomic_fetch_add(&votes, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+  __syncthreads();
+  return votes;
+}
+FETTLE_FN int __syncthreads_or(int p) { return __syncthreads_count(p) != 0; }
+FETTLE_FN int __syncthreads_and(int p) { return __syncthreads_count(p == 0) == 0; }
 FETTLE_FN void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
 FETTLE_FN void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 FETTLE_FN void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }

@@ -10,7 +10,7 @@
 
 #include <dlfcn.h>
 
-#include "spin_ptx.h"
+#include "kernels_ptx.h"
 
 namespace {
 
@@ -127,7 +127,7 @@ int hipSetDevice(int device) {
 
 // fettle's calibration kernel comes as an AMD object; the same kernel as PTX stands in for it.
 int hipModuleLoadData(Handle* module, const void* image) {
-  const void* real = IsAmdObject(image) ? static_cast<const void*>(kSpinPtx) : image;
+  const void* real = IsAmdObject(image) ? static_cast<const void*>(kKernelsPtx) : image;
   return Cuda<int (*)(Handle*, const void*)>("cuModuleLoadData")(module, real);
 }
 
