@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -39,8 +40,11 @@ class CaseRunner {
   std::uint64_t guard_key_;
   std::unique_ptr<CaseBuffers> buffers_;
   std::string layout_;  // Of buffers_: what must be equal for reuse.
-  std::vector<std::vector<std::uint8_t>> inputs_;
-  std::string inputs_key_;   // What inputs_ were made from.
+  struct MadeInputs {
+    std::string key;  // What they were made from.
+    std::vector<std::vector<std::uint8_t>> tensors;
+  };
+  std::list<MadeInputs> made_;  // The latest first.
   std::string written_key_;  // The same of what lies in buffers_; empty: unknown.
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -24,6 +26,8 @@ namespace {
 
 using nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::int64_t kMostStoredBytes = std::int64_t{16} << 20;
 
 std::span<const std::uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
@@ -105,7 +109,14 @@ std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max
 }
 
 Reference::Reference(ReferenceSource source, ReferenceOptions options)
-    : source_(std::move(source)), options_(std::move(options)) {}
+    : source_(std::move(source)), options_(std::move(options)) {
+  if (options_.memory_cache_bytes == 0) {
+    const std::int64_t memory =
+        std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
+    options_.memory_cache_bytes =
+        std::clamp<std::int64_t>(memory / 8, std::int64_t{256} << 20, std::int64_t{4} << 30);
+  }
+}
 
 Reference::~Reference() = default;
 
@@ -218,7 +229,8 @@ absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundC
                                                             : EvaluateCxx(bound_case, spec);
   if (!expected.ok()) return expected.status();
   auto shared = std::make_shared<const Expected>(*std::move(expected));
-  store.Put(key, *shared);
+  // Large results cost more to store and check than to compute again.
+  if (shared->bytes() <= kMostStoredBytes) store.Put(key, *shared);
   Remember(key, shared);
   return shared;
 }

@@ -61,7 +61,8 @@ struct ReferenceOptions {
   std::chrono::seconds call_limit{120};
   // Outputs with more elements are sampled by rows, chosen by the input seed.
   std::int64_t max_elements = std::int64_t{1} << 22;
-  std::int64_t memory_cache_bytes = std::int64_t{1} << 30;
+  // 0: an eighth of the machine's memory, between 256 MiB and 4 GiB.
+  std::int64_t memory_cache_bytes = 0;
   std::int64_t disk_cache_bytes = std::int64_t{2} << 30;
 };
 

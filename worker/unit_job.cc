@@ -20,7 +20,7 @@ namespace {
 using Going = absl::StatusOr<bool>;
 
 constexpr std::int64_t kCpuHeldOutBytes = std::int64_t{8} << 20;
-constexpr std::int64_t kGpuHeldOutBytes = std::int64_t{2} << 30;
+constexpr std::int64_t kGpuHeldOutBytes = std::int64_t{256} << 20;
 // What a CPU, or the host reference of a GPU's case, computes in about a second.
 constexpr double kCpuHeldOutFlops = 1e7, kGpuHeldOutFlops = 4.5e9;
 // A CPU takes some 100 ns for each thread of a GPU kernel before the thread has done anything.
