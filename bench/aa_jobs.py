@@ -30,7 +30,7 @@ def main():
                               arguments.target, "--candidates", arguments.candidates, "--seed",
                               number, "--no-watch")
             fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in
-                         ("succeeded", "failed", "cancelled"), 600, "a job to end")
+                         ("succeeded", "failed", "cancelled"), 600, "a job to end", pause=0.5)
             end = fettle.json("jobs", job["id"])
             if end["state"] != "succeeded":
                 raise SystemExit(f"job {number} ended as {end['state']}: {end.get('message')}")

@@ -53,7 +53,7 @@ def run_task(fettle, name, arguments, out):
     job = fettle.json("submit", SOURCE / "tasks" / name, "--target", arguments.target, "--candidates",
                       arguments.candidates, "--seed", arguments.seed, "--no-watch", *more)
     fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in ("succeeded", "failed", "cancelled"),
-                 1200, f"the job of {name} to end")
+                 1200, f"the job of {name} to end", pause=0.5)
     end = fettle.json("jobs", job["id"])
     row = {"task": name, "job": end, "seconds": time.monotonic() - begin,
            "candidates": fettle.json("candidates", job["id"]), "units": units(fettle, job["id"]),

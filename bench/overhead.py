@@ -56,7 +56,7 @@ def main():
         job = fettle.json("submit", SOURCE / "tasks" / arguments.task, "--target", arguments.target,
                           "--candidates", arguments.candidates, "--seed", 7, "--no-watch")
         fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in
-                     ("succeeded", "failed", "cancelled"), 3600, "the job to end")
+                     ("succeeded", "failed", "cancelled"), 3600, "the job to end", pause=2)
         end = fettle.json("jobs", job["id"])
         intervals = busy_intervals(fettle, job["id"])
         whole = max(e for _, e in intervals) - min(b for b, _ in intervals)

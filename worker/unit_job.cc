@@ -143,6 +143,7 @@ absl::Status UnitJob::Record(const BuiltKernel& built) {
 Going UnitJob::CheckPolicy() {
   PolicyRules rules;
   rules.vendor = services_.target.vendor;
+  rules.allow_asm = services_.task->model().contract.inline_assembly;
   std::optional<VerdictRecord> refused;
   // A baseline is the task author's own.
   if (unit_.kind != UnitKind::kRegister) {

@@ -71,12 +71,12 @@ class Fettle:
     def tail(self, size=4000):
         return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
 
-    def until(self, condition, seconds, what):
+    def until(self, condition, seconds, what, pause=0.05):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.server is not None and self.server.poll() is not None:
                 raise AssertionError(f"the server ended with {self.server.returncode}\n{self.tail()}")
             if condition():
                 return
-            time.sleep(0.05)
+            time.sleep(pause)
         raise AssertionError(f"waited {seconds} s for {what}\n{self.tail()}")

@@ -245,6 +245,31 @@ TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
   EXPECT_EQ(result->verdict->reason_code, "check_mode") << result->verdict->message;
 }
 
+TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
+  const std::string source = Kernel("asm(\"\"); y[i] = 2 * x[i];");
+  auto result = Run(Unit(UnitKind::kEvaluate, source));
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->verdict);
+  EXPECT_EQ(result->verdict->reason_code, "policy_asm");
+  std::string yaml = kTask;
+  const std::size_t contract = yaml.find("contract: {");
+  ASSERT_NE(contract, std::string::npos);
+  yaml.insert(contract + std::string("contract: {").size(), "inline_assembly: true, ");
+  const TaskFiles files = {{"task.yaml", yaml},
+                           {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
+                           {"reference.cc", kReference}};
+  std::vector<TaskProblem> problems;
+  auto parsed = Task::Parse(files, &problems);
+  ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
+  task = *parsed;
+  task_blob = *blobs.Put(PackTaskFiles(files));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, source);
+  unit.measure = false;
+  result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->verdict) << result->verdict->message;
+}
+
 TEST_F(UnitRunnerTest, RegistersATaskThatIsInOrder) {
   const auto result = Run(Unit(UnitKind::kRegister, ""));
   ASSERT_TRUE(result.ok()) << result.status();
