@@ -3,6 +3,8 @@
 // Prints what the cpu target costs on this machine: compile latency, switches between GPU threads,
 // launches, checking. Figures only; nothing passes or fails.
 
+#include "device/cpu_device.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,6 @@
 #include <CLI/CLI.hpp>
 
 #include "compiler/cpu_compiler.h"
-#include "device/cpu_device.h"
 
 namespace fettle {
 namespace {
@@ -90,8 +91,8 @@ struct Program {
   }
 
   absl::Status CompileLatency() {
-    for (const auto& [name, mode] : {std::pair{"fast", CompileMode::kFast},
-                                     std::pair{"check", CompileMode::kCheck}}) {
+    for (const auto& [name, mode] :
+         {std::pair{"fast", CompileMode::kFast}, std::pair{"check", CompileMode::kCheck}}) {
       absl::Status status;
       const double ns = LeastNs(repeats + 1, [&] {
         status.Update(compiler.Compile(Request(kShuffles, mode), {}).status());
@@ -104,8 +105,8 @@ struct Program {
 
   absl::Status Switches() {
     for (const std::int64_t block : {32, 256, 1024}) {
-      for (const auto& [name, source] : {std::pair{"barrier", kBarriers},
-                                         std::pair{"shuffle", kShuffles}}) {
+      for (const auto& [name, source] :
+           {std::pair{"barrier", kBarriers}, std::pair{"shuffle", kShuffles}}) {
         const int n = static_cast<int>(2'000'000 / block);
         const auto ns = Time(source, CompileMode::kFast, 1, block, n);
         if (!ns.ok()) return ns.status();
@@ -122,7 +123,8 @@ struct Program {
     if (!small.ok()) return small.status();
     std::printf("launch of one small block                 %10.2f us\n", *small / 1e3);
     const std::int64_t blocks = 65536;
-    const auto large = Time(kSaxpy, CompileMode::kFast, blocks, 256, static_cast<int>(blocks * 256));
+    const auto large =
+        Time(kSaxpy, CompileMode::kFast, blocks, 256, static_cast<int>(blocks * 256));
     if (!large.ok()) return large.status();
     std::printf("16.7M elements, read and written          %10.2f GB/s\n",
                 static_cast<double>(blocks) * 256 * 8 / *large);
@@ -154,14 +156,13 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "cpu_device: %s\n", std::string(status.message()).c_str());
     return 1;
   }
-  std::printf("%s\n%s, %lld workers, %s\n", (*device)->info().model.c_str(),
-              (*compiler)->report().compiler.c_str(),
-              static_cast<long long>((*device)->info().target.cus),
-              (*compiler)->report().isolated ? "isolated compiles"
-                                             : (*compiler)->report().warning.c_str());
+  std::printf(
+      "%s\n%s, %lld workers, %s\n", (*device)->info().model.c_str(),
+      (*compiler)->report().compiler.c_str(), static_cast<long long>((*device)->info().target.cus),
+      (*compiler)->report().isolated ? "isolated compiles" : (*compiler)->report().warning.c_str());
   Program program{**compiler, **device, repeats};
-  for (const absl::Status& status : {program.CompileLatency(), program.Switches(),
-                                     program.Launches(), program.Checking()}) {
+  for (const absl::Status& status :
+       {program.CompileLatency(), program.Switches(), program.Launches(), program.Checking()}) {
     if (!status.ok()) return program.Fail(status);
   }
   return 0;

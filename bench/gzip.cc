@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gzip.h"
 
-#include <zlib.h>
-
 #include <cerrno>
 #include <cstring>
+
+#include <zlib.h>
 
 namespace fettle {
 

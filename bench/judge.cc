@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "bench/gzip.h"
 #include "judge/simulate.h"
@@ -20,7 +20,8 @@ struct Options {
   std::uint64_t seed = 1;
 };
 
-void PrintTally(const std::string& name, const Tally& none, const Tally& gain3, const Tally& gain5) {
+void PrintTally(const std::string& name, const Tally& none, const Tally& gain3,
+                const Tally& gain5) {
   const auto percent = [](const Tally& tally) {
     return tally.trials > 0 ? 100.0 * tally.wins / tally.trials : 0.0;
   };
@@ -36,20 +37,21 @@ void PrintHead(const std::string& what) {
 
 int ReplayFile(const std::string& path, const Options& options) {
   const absl::StatusOr<std::string> text = ReadMaybeGzip(path);
-  const auto series = text.ok() ? ParseNoise(*text)
-                                : absl::StatusOr<std::vector<RecordedSeries>>(text.status());
+  const auto series =
+      text.ok() ? ParseNoise(*text) : absl::StatusOr<std::vector<RecordedSeries>>(text.status());
   if (!series.ok()) {
     fmt::print(stderr, "{}: {}\n", path, std::string(series.status().message()));
     return 3;
   }
   PrintHead(fmt::format("replays of {}", path));
   Tally total;
-  const int each = (options.replays + static_cast<int>(series->size()) - 1) /
-                   static_cast<int>(series->size());
+  const int each =
+      (options.replays + static_cast<int>(series->size()) - 1) / static_cast<int>(series->size());
   for (const RecordedSeries& one : *series) {
     const auto run = [&](double gain, int trials) {
       const auto make = [&](std::uint64_t seed) { return Replay(one, std::log1p(gain), seed); };
-      return Confirm(make, trials, /*cases=*/1, /*k=*/1, Protocol{}, AcceptanceRule{}, options.seed);
+      return Confirm(make, trials, /*cases=*/1, /*k=*/1, Protocol{}, AcceptanceRule{},
+                     options.seed);
     };
     const Tally none = run(0, each);
     PrintTally(fmt::format("{} ({} pairs)", one.name, one.pairs.size()), none, run(0.03, 400),
@@ -71,12 +73,14 @@ void Simulate(const Options& options) {
       {"position 3 %", {.second_in_pair = 0.03}},
   };
   for (const double truth : {0.0, 0.01}) {
-    PrintHead(fmt::format(
-        "simulated noise, {} confirmations; false wins at a true gain of {:.0f} %{}",
-        options.simulations, 100 * truth, truth > 0 ? " (0.5 % are due)" : ""));
+    PrintHead(
+        fmt::format("simulated noise, {} confirmations; false wins at a true gain of {:.0f} %{}",
+                    options.simulations, 100 * truth, truth > 0 ? " (0.5 % are due)" : ""));
     for (const auto& [name, model] : models) {
       const auto run = [&, &noise = model](double gain, int trials) {
-        const auto make = [&](std::uint64_t seed) { return MakeNoise(noise, std::log1p(gain), seed); };
+        const auto make = [&](std::uint64_t seed) {
+          return MakeNoise(noise, std::log1p(gain), seed);
+        };
         return Confirm(make, trials, 1, 1, Protocol{}, AcceptanceRule{}, options.seed);
       };
       PrintTally(name, run(truth, options.simulations), run(0.03, 400), run(0.05, 400));

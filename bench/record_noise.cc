@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records A/A timing noise of this machine's CPU: pairs of calls of two separately compiled copies of
-// one loop, in random order, as series,pair,pos,copy,us,mhz,host_ms (tests/data/noise/README.md).
+// Records A/A timing noise of this machine's CPU: pairs of calls of two separately compiled copies
+// of one loop, in random order, as series,pair,pos,copy,us,mhz,host_ms
+// (tests/data/noise/README.md).
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -9,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "core/random.h"
 
@@ -31,7 +32,7 @@ template <int kCopy>
 
 template <int kCopy>
 [[gnu::noinline, gnu::optimize("no-ipa-icf")]] void Move(std::span<const float> from,
-                                                        std::span<float> to) {
+                                                         std::span<float> to) {
   for (std::size_t i = 0; i < from.size(); ++i) to[i] = from[i] + 1;
 }
 
@@ -61,8 +62,8 @@ void Record(const Series& series, Clock::time_point start) {
       const Clock::time_point end = Clock::now();
       const std::chrono::duration<double, std::micro> took = end - begin;
       const std::chrono::duration<double, std::milli> since = begin - start;
-      fmt::print("{},{},{},{},{:.2f},0,{:.1f}\n", series.name, pair, position, copy == 0 ? 'A' : 'B',
-                 took.count(), since.count());
+      fmt::print("{},{},{},{},{:.2f},0,{:.1f}\n", series.name, pair, position,
+                 copy == 0 ? 'A' : 'B', took.count(), since.count());
     }
   }
 }

@@ -3,6 +3,8 @@
 //
 //   bench/run reference --task tasks/layernorm --case timed/2 --target sm_90a [--repeats 3]
 
+#include "verifier/reference.h"
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +20,6 @@
 #include "core/task.h"
 #include "verifier/inputs.h"
 #include "verifier/output_judge.h"
-#include "verifier/reference.h"
 #include "verifier/reference_server.h"
 
 namespace fettle {
@@ -40,13 +41,14 @@ template <typename Body>
 auto Timed(const char* what, const Body& body) {
   const auto start = Clock::now();
   auto result = body();
-  std::printf("%10.1f ms %s\n", std::chrono::duration<double, std::milli>(Clock::now() - start).count(),
-              what);
+  std::printf("%10.1f ms %s\n",
+              std::chrono::duration<double, std::milli>(Clock::now() - start).count(), what);
   return result;
 }
 
-absl::Status Run(const std::string& folder, const std::string& label, const std::string& target_name,
-                 const std::string& runner, const std::string& cache, int repeats) {
+absl::Status Run(const std::string& folder, const std::string& label,
+                 const std::string& target_name, const std::string& runner,
+                 const std::string& cache, int repeats) {
   std::vector<TaskProblem> problems;
   FETTLE_ASSIGN_OR_RETURN(const auto task, Task::Parse(ReadFolder(folder), &problems));
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(target_name));
@@ -61,38 +63,35 @@ absl::Status Run(const std::string& folder, const std::string& label, const std:
   ReferenceOptions options;
   options.start = PlainReferenceStarter(runner);
   options.cache_dir = cache;
-  FETTLE_ASSIGN_OR_RETURN(const auto reference,
-                          Timed("build the reference", [&] {
+  FETTLE_ASSIGN_OR_RETURN(const auto reference, Timed("build the reference", [&] {
                             return Reference::Create(ReferenceSourceOf(*task), std::move(options));
                           }));
   std::printf("%s: %s\n", label.c_str(), found->Describe().c_str());
   for (int i = 0; i < repeats; ++i) {
     const InputSpec spec{static_cast<std::uint64_t>(1000 + i)};
     FETTLE_ASSIGN_OR_RETURN(const auto inputs, Timed("make inputs", [&] {
-      return MakeInputs(*found, spec, task->files());
-    }));
+                              return MakeInputs(*found, spec, task->files());
+                            }));
     if (!inputs.empty()) {
       Timed("SHA-256 of the first input", [&] {
         return Sha256Hex({reinterpret_cast<const char*>(inputs[0].data()), inputs[0].size()});
       });
     }
     FETTLE_ASSIGN_OR_RETURN(const auto expected, Timed("evaluate the reference, fresh", [&] {
-      return reference->Evaluate(*found, spec);
-    }));
-    FETTLE_RETURN_IF_ERROR(Timed("evaluate it again", [&] {
-      return reference->Evaluate(*found, spec);
-    }).status());
+                              return reference->Evaluate(*found, spec);
+                            }));
+    FETTLE_RETURN_IF_ERROR(
+        Timed("evaluate it again", [&] { return reference->Evaluate(*found, spec); }).status());
     std::printf("%10.1f MB of expected values\n", static_cast<double>(expected->bytes()) / 1e6);
     std::vector<std::vector<std::uint8_t>> outputs;
     for (const std::int64_t index : OutputTensors(*found)) {
-      outputs.emplace_back(static_cast<std::size_t>(StorageBytes(
-          found->tensors[static_cast<std::size_t>(index)].dtype,
-          found->tensors[static_cast<std::size_t>(index)].elements())));
+      outputs.emplace_back(static_cast<std::size_t>(
+          StorageBytes(found->tensors[static_cast<std::size_t>(index)].dtype,
+                       found->tensors[static_cast<std::size_t>(index)].elements())));
     }
     OutputJudge judge(*reference);
-    FETTLE_RETURN_IF_ERROR(Timed("compare (zeros)", [&] {
-      return judge.Judge(*found, spec, outputs);
-    }).status());
+    FETTLE_RETURN_IF_ERROR(
+        Timed("compare (zeros)", [&] { return judge.Judge(*found, spec, outputs); }).status());
   }
   return absl::OkStatus();
 }

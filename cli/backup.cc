@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "store/store.h"
 
 namespace fettle {
@@ -12,7 +13,9 @@ namespace {
 class BackupCommand final : public Subcommand {
  public:
   std::string name() const override { return "backup"; }
-  std::string summary() const override { return "copy a data folder, also beside a running server"; }
+  std::string summary() const override {
+    return "copy a data folder, also beside a running server";
+  }
   std::string details() const override {
     return "The copy holds the database, checked, and every blob; fettle serve --data-dir on it\n"
            "takes up where the backup was made.";
@@ -30,7 +33,7 @@ class BackupCommand final : public Subcommand {
     context.terminal.Status(fmt::format("copying {}", data));
     FETTLE_RETURN_IF_ERROR(BackupDataDir(data, target));
     context.terminal.Status("");
-    context.terminal.Print(json_ ? nlohmann::json{{"data_dir", data}, {"backup", target}}.dump(2)
+    context.terminal.Print(json_ ? nlohmann::json{{"data_dir", data}, {"backup", target}}.dump(2, ' ', false, kReplaceInvalid)
                                  : fmt::format("{} copied to {}", data, target));
     return ExitCode::kOk;
   }

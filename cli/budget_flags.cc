@@ -15,8 +15,8 @@ void BudgetFlags::Declare(FlagSet& flags) {
 
 absl::StatusOr<v1::Budget> BudgetFlags::ToWire() const {
   constexpr double kMost = 1e12;
-  for (const double limit : {static_cast<double>(candidates), minutes, gpu_seconds,
-                             static_cast<double>(tokens), usd}) {
+  for (const double limit :
+       {static_cast<double>(candidates), minutes, gpu_seconds, static_cast<double>(tokens), usd}) {
     if (!(limit >= 0) || limit > kMost) {
       return absl::InvalidArgumentError(
           "budget: a limit is negative or not a number; give a positive one, or leave it out");

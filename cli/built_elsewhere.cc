@@ -28,8 +28,8 @@ absl::StatusOr<BuiltElsewhere> BuildElsewhere(const Task& task, const TunableVal
   FETTLE_ASSIGN_OR_RETURN(const BuiltKernel built,
                           BuildKernel(context, kernel, cases, CompileMode::kFast, 32));
   if (built.rejected) {
-    return absl::FailedPreconditionError(fmt::format("compile for {}: {}", target,
-                                                     built.rejected->log.substr(0, 300)));
+    return absl::FailedPreconditionError(
+        fmt::format("compile for {}: {}", target, built.rejected->log.substr(0, 300)));
   }
   BuiltElsewhere result{.target = target, .compiler = {}, .builds = nlohmann::json::array()};
   for (const auto& [key, build] : built.builds) {

@@ -17,8 +17,9 @@ struct BuiltElsewhere {
   nlohmann::json builds;  // [{entries, facts}], of the timed cases.
 };
 
-// Compiles the task's baseline with `values` for the timed cases of `target`. kUnavailable: no compiler
-// for it here. kFailedPrecondition: the compiler rejects it; the message holds its first words.
+// Compiles the task's baseline with `values` for the timed cases of `target`. kUnavailable: no
+// compiler for it here. kFailedPrecondition: the compiler rejects it; the message holds its first
+// words.
 absl::StatusOr<BuiltElsewhere> BuildElsewhere(const Task& task, const TunableValues& values,
                                               const std::string& target,
                                               const std::string& cache_dir);

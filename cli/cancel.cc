@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -22,7 +23,7 @@ class CancelCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
     FETTLE_ASSIGN_OR_RETURN(const v1::Job job, client->CancelJob(job_));
     if (json_) {
-      context.terminal.Print(ToJson(job).dump(2));
+      context.terminal.Print(ToJson(job).dump(2, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format("job {} {}", job.id(), JobStateName(job.state())));
     }

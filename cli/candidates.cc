@@ -6,6 +6,7 @@
 #include "cli/format.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -23,12 +24,12 @@ class CandidatesCommand final : public Subcommand {
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
-    FETTLE_ASSIGN_OR_RETURN(const auto candidates, client->ListCandidates(
-                                                       job_, verdict_, static_cast<int>(limit_)));
+    FETTLE_ASSIGN_OR_RETURN(const auto candidates,
+                            client->ListCandidates(job_, verdict_, static_cast<int>(limit_)));
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Candidate& candidate : candidates) list.push_back(ToJson(candidate));
-      context.terminal.Print(list.dump(2));
+      context.terminal.Print(list.dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kOk;
     }
     Table table({{"#", true}, {"DIGEST"}, {"VALUES"}, {"SPEED-UP", true}, {"VERDICT"}, {"REASON"}});
@@ -36,7 +37,8 @@ class CandidatesCommand final : public Subcommand {
       const nlohmann::json verdict = ParseDocument(candidate.verdict_json());
       table.Row({fmt::format("{}", candidate.ordinal()), ShortId(candidate.digest()),
                  FormatValuesText(candidate.values_json()), FormatRatio(candidate.ratio()),
-                 TextOf(verdict, "verdict", "under way"), Printable(TextOf(verdict, "reason_code"))});
+                 TextOf(verdict, "verdict", "under way"),
+                 Printable(TextOf(verdict, "reason_code"))});
     }
     if (table.empty()) {
       context.terminal.Note("no such candidates");

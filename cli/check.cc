@@ -10,6 +10,7 @@
 #include "cli/task_folder.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -33,7 +34,8 @@ class CheckCommand final : public Subcommand {
   std::string name() const override { return "check"; }
   std::string summary() const override { return "lint a task and mutation-test its checker"; }
   std::string details() const override {
-    return "Names every mistake as file:line:column. Then known-bad outputs are tried on the task's\n"
+    return "Names every mistake as file:line:column. Then known-bad outputs are tried on the "
+           "task's\n"
            "checker, each of which must be rejected, and the baseline must pass.\n"
            "Exit code: 0 the task is sound, 1 it is not.";
   }
@@ -52,12 +54,11 @@ class CheckCommand final : public Subcommand {
     if (!task.ok() && problems.empty()) return task.status();
     if (!task.ok()) {
       if (!json_) return ReportProblems(context.terminal, task_, problems);
-      context.terminal.Print(
-          json{{"passed", false}, {"problems", ProblemsJson(problems)}}.dump(2));
+      context.terminal.Print(json{{"passed", false}, {"problems", ProblemsJson(problems)}}.dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kNo;
     }
     if (lint_only_) {
-      context.terminal.Print(json_ ? json{{"passed", true}, {"problems", json::array()}}.dump(2)
+      context.terminal.Print(json_ ? json{{"passed", true}, {"problems", json::array()}}.dump(2, ' ', false, kReplaceInvalid)
                                    : fmt::format("{}: no mistakes", (*task)->name()));
       return ExitCode::kOk;
     }
@@ -78,8 +79,8 @@ class CheckCommand final : public Subcommand {
     }
     FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(local_));
     FETTLE_ASSIGN_OR_RETURN(
-        WorkUnit unit, BaselineUnit(UnitKind::kRegister, task, ChooseTarget(target_, *lab.runner),
-                                    *lab.blobs));
+        WorkUnit unit,
+        BaselineUnit(UnitKind::kRegister, task, ChooseTarget(target_, *lab.runner), *lab.blobs));
     FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(unit)));
     return ToJson(result);
   }
@@ -95,19 +96,19 @@ class CheckCommand final : public Subcommand {
                                   {"verdict", verdict},
                                   {"registration", registration},
                                   {"verification", MemberOf(result, "verification")}}
-                                 .dump(2));
+                                 .dump(2, ' ', false, kReplaceInvalid));
       return passed ? ExitCode::kOk : ExitCode::kNo;
     }
     const int width = context.terminal.width();
     context.terminal.Raw(MutationTable(registration, width));
     context.terminal.Raw(VerificationTable(MemberOf(result, "verification"), width));
     if (passed) {
-      context.terminal.Print(Printable(fmt::format("{}: sound (digest {})", task.name(),
-                                                   ShortId(task.digest()))));
+      context.terminal.Print(
+          Printable(fmt::format("{}: sound (digest {})", task.name(), ShortId(task.digest()))));
       return ExitCode::kOk;
     }
-    context.terminal.Print(fmt::format("{}: refused: {}", Printable(task.name()),
-                                       VerdictText(verdict)));
+    context.terminal.Print(
+        fmt::format("{}: refused: {}", Printable(task.name()), VerdictText(verdict)));
     for (const json& build : MemberOf(result, "builds")) {
       context.terminal.Raw(DiagnosticsText(MemberOf(build, "diagnostics")));
     }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/child_server.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/client.h"
 #include "cli/paths.h"
@@ -45,8 +44,8 @@ absl::StatusOr<pid_t> Spawn(const std::string& data, const std::string& log) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                   0600);
   posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   // A group of its own: Ctrl-C reaches this program, which then stops the server in order.
   posix_spawnattr_t attributes;
@@ -54,8 +53,7 @@ absl::StatusOr<pid_t> Spawn(const std::string& data, const std::string& log) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
   pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, program.c_str(), &files, &attributes, arguments, environ);
+  const int error = ::posix_spawn(&pid, program.c_str(), &files, &attributes, arguments, environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) {

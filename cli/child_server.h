@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <stop_token>
 #include <string>
 
 #include <absl/status/statusor.h>
+#include <sys/types.h>
 
 namespace fettle {
 

@@ -27,15 +27,16 @@ class GrpcOptimizerClient final : public OptimizerClient {
       : endpoint_(std::move(endpoint)), stub_(v1::Optimizer::NewStub(channel)) {}
 
   absl::StatusOr<v1::Job> Submit(const v1::SubmitJobRequest& request) override {
-    FETTLE_ASSIGN_OR_RETURN(auto response, Call<v1::SubmitJobResponse>(
-                                               &v1::Optimizer::Stub::SubmitJob, request, seconds(60)));
+    FETTLE_ASSIGN_OR_RETURN(
+        auto response,
+        Call<v1::SubmitJobResponse>(&v1::Optimizer::Stub::SubmitJob, request, seconds(60)));
     return response.job();
   }
   absl::StatusOr<v1::Job> GetJob(const std::string& id) override {
     v1::GetJobRequest request;
     request.set_job_id(id);
-    FETTLE_ASSIGN_OR_RETURN(auto response,
-                            Call<v1::GetJobResponse>(&v1::Optimizer::Stub::GetJob, request, kQuick));
+    FETTLE_ASSIGN_OR_RETURN(
+        auto response, Call<v1::GetJobResponse>(&v1::Optimizer::Stub::GetJob, request, kQuick));
     return response.job();
   }
   absl::StatusOr<std::vector<v1::Job>> ListJobs(int limit) override {
@@ -73,8 +74,9 @@ class GrpcOptimizerClient final : public OptimizerClient {
     v1::GetCandidateRequest request;
     request.set_job_id(job_id);
     request.set_digest(digest);
-    FETTLE_ASSIGN_OR_RETURN(auto response, Call<v1::GetCandidateResponse>(
-                                               &v1::Optimizer::Stub::GetCandidate, request, kQuick));
+    FETTLE_ASSIGN_OR_RETURN(
+        auto response,
+        Call<v1::GetCandidateResponse>(&v1::Optimizer::Stub::GetCandidate, request, kQuick));
     return response.candidate();
   }
   absl::StatusOr<std::vector<v1::Variant>> ListVariants(const v1::ListVariantsRequest& request,
@@ -100,9 +102,9 @@ class GrpcOptimizerClient final : public OptimizerClient {
   }
   absl::StatusOr<std::string> ExportBundle(const v1::ExportBundleRequest& request) override;
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers() override {
-    FETTLE_ASSIGN_OR_RETURN(auto response, Call<v1::ListWorkersResponse>(
-                                               &v1::Optimizer::Stub::ListWorkers,
-                                               v1::ListWorkersRequest(), kQuick));
+    FETTLE_ASSIGN_OR_RETURN(auto response,
+                            Call<v1::ListWorkersResponse>(&v1::Optimizer::Stub::ListWorkers,
+                                                          v1::ListWorkersRequest(), kQuick));
     return std::vector<v1::Worker>(response.workers().begin(), response.workers().end());
   }
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo() override {
@@ -145,9 +147,9 @@ class GrpcOptimizerClient final : public OptimizerClient {
   const std::unique_ptr<v1::Optimizer::Stub> stub_;
 };
 
-absl::Status GrpcOptimizerClient::WatchJob(
-    const std::string& id, std::int64_t after_sequence,
-    const std::function<void(const v1::JobEvent&)>& on_event, std::stop_token stop) {
+absl::Status GrpcOptimizerClient::WatchJob(const std::string& id, std::int64_t after_sequence,
+                                           const std::function<void(const v1::JobEvent&)>& on_event,
+                                           std::stop_token stop) {
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
   v1::WatchJobRequest request;
@@ -187,8 +189,9 @@ absl::StatusOr<std::string> GrpcOptimizerClient::ExportBundle(
 void ConnectionFlags::Declare(FlagSet& flags) {
   flags.Flag("--endpoint", "ADDRESS", &endpoint,
              "server: unix:/path or host:port (FETTLE_ENDPOINT)");
-  flags.Flag("--token-file", "FILE", &token_file,
-             "file with the access token, mode 0600 (FETTLE_TOKEN_FILE)")
+  flags
+      .Flag("--token-file", "FILE", &token_file,
+            "file with the access token, mode 0600 (FETTLE_TOKEN_FILE)")
       .completes = Completes::kFile;
   flags.Flag("--ca", "FILE", &ca_file, "certificate to trust (FETTLE_CA_FILE)").completes =
       Completes::kFile;

@@ -18,10 +18,10 @@ namespace fettle {
 // How a command reaches the server. What a flag leaves open comes from the environment, the client
 // file or the defaults (proto/channel.h).
 struct ConnectionFlags {
-  std::string endpoint;    // "unix:/path", "host:port"
+  std::string endpoint;  // "unix:/path", "host:port"
   std::string token_file;
   std::string ca_file;
-  std::string data;        // Data folder whose server is meant.
+  std::string data;  // Data folder whose server is meant.
 
   void Declare(FlagSet& flags);
   // Whether the command line names a server.

@@ -13,6 +13,7 @@
 #include "core/digest.h"
 #include "core/skeleton.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "worker/toolchains.h"
 
 namespace fettle {
@@ -49,8 +50,8 @@ class CompileCommand final : public Subcommand {
     flags.Flag("--define", "NAME=VALUE", &defines_, "macro, as for a tunable; may be repeated")
         .Alias("-D");
     flags.Flag("--option", "OPTION", &options_, "compiler option, as --option=-ffast-math");
-    flags.Flag("--header", "FILE", &headers_, "further file that the source includes")
-        .completes = Completes::kFile;
+    flags.Flag("--header", "FILE", &headers_, "further file that the source includes").completes =
+        Completes::kFile;
     flags.Flag("--lanes", "N", &lanes_, "cpu: width of a warp, 32 or 64 (default 32)");
     flags.Flag("--check", "", &check_, "cpu: compile for check mode");
     flags.Flag("--out", "FILE", &out_, "write the code object").completes = Completes::kFile;
@@ -116,23 +117,23 @@ class CompileCommand final : public Subcommand {
     return request;
   }
 
-  ExitCode Report(Terminal& terminal, const CompileRequest& request,
-                  const CompileResult& result, const json& facts) const {
+  ExitCode Report(Terminal& terminal, const CompileRequest& request, const CompileResult& result,
+                  const json& facts) const {
     const json diagnostics = DiagnosticsJson(result);
     if (json_) {
-      json report{{"accepted", result.accepted},
-                          {"compiler", result.compiler},
-                          {"cache_hit", result.cache_hit},
-                          {"elapsed_ns", result.elapsed.count()},
-                          {"entries", request.entries},
-                          {"symbols", result.symbols},
-                          {"object_bytes", result.code_object.size()},
-                          {"object_sha256",
-                           result.accepted ? Sha256Hex(result.code_object) : std::string()},
-                          {"diagnostics", diagnostics},
-                          {"log", Printable(result.log)}};
+      json report{
+          {"accepted", result.accepted},
+          {"compiler", result.compiler},
+          {"cache_hit", result.cache_hit},
+          {"elapsed_ns", result.elapsed.count()},
+          {"entries", request.entries},
+          {"symbols", result.symbols},
+          {"object_bytes", result.code_object.size()},
+          {"object_sha256", result.accepted ? Sha256Hex(result.code_object) : std::string()},
+          {"diagnostics", diagnostics},
+          {"log", Printable(result.log)}};
       if (facts.is_object()) report["facts"] = facts;
-      terminal.Print(report.dump(2));
+      terminal.Print(report.dump(2, ' ', false, kReplaceInvalid));
       return result.accepted ? ExitCode::kOk : ExitCode::kNo;
     }
     terminal.Raw(DiagnosticsText(diagnostics));
@@ -141,11 +142,11 @@ class CompileCommand final : public Subcommand {
       terminal.Print(fmt::format("{}: rejected by {}", file_, result.compiler));
       return ExitCode::kNo;
     }
-    terminal.Print(Printable(fmt::format(
-        "{}: accepted by {} in {}{}, {}", file_, result.compiler,
-        FormatDuration(static_cast<double>(result.elapsed.count())),
-        result.cache_hit ? " (cached)" : "",
-        FormatBytes(static_cast<double>(result.code_object.size())))));
+    terminal.Print(
+        Printable(fmt::format("{}: accepted by {} in {}{}, {}", file_, result.compiler,
+                              FormatDuration(static_cast<double>(result.elapsed.count())),
+                              result.cache_hit ? " (cached)" : "",
+                              FormatBytes(static_cast<double>(result.code_object.size())))));
     for (std::size_t i = 0; i < request.entries.size() && i < result.symbols.size(); ++i) {
       terminal.Print(Printable(fmt::format("  {} -> {}", request.entries[i], result.symbols[i])));
     }

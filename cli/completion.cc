@@ -37,8 +37,8 @@ std::string Bash(const std::vector<Described>& commands) {
     for (const FlagSet::Item& item : command.flags.items()) {
       std::string action;
       if (!item.choices.empty()) {
-        action = fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$word\"))",
-                             Join(item.choices, " "));
+        action =
+            fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$word\"))", Join(item.choices, " "));
       } else if (item.completes == Completes::kFile) {
         action = "COMPREPLY=($(compgen -f -- \"$word\"))";
       } else if (item.completes == Completes::kFolder) {
@@ -94,7 +94,8 @@ std::string ZshValue(const FlagSet::Item& item) {
 std::string Zsh(const std::vector<Described>& commands) {
   std::string list, cases;
   for (const Described& command : commands) {
-    list += fmt::format("    '{}:{}'\n", command.name, Quoted(ReplaceAll(command.summary, ":", " -")));
+    list +=
+        fmt::format("    '{}:{}'\n", command.name, Quoted(ReplaceAll(command.summary, ":", " -")));
     cases += fmt::format("    {}) _arguments", command.name);
     for (const FlagSet::Item& item : command.flags.items()) {
       std::string help = ReplaceAll(ReplaceAll(item.help, "[", "\\["), "]", "\\]");
@@ -135,14 +136,15 @@ std::string FishQuoted(const std::string& text) {
 }
 
 std::string Fish(const std::vector<Described>& commands) {
-  std::string text = "# fish completion for fettle: fettle completion fish | source\n"
-                     "complete -c fettle -f\n";
+  std::string text =
+      "# fish completion for fettle: fettle completion fish | source\n"
+      "complete -c fettle -f\n";
   for (const Described& command : commands) {
     text += fmt::format("complete -c fettle -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
                         FishQuoted(command.summary));
     for (const FlagSet::Item& item : command.flags.items()) {
-      std::string line = fmt::format("complete -c fettle -n '__fish_seen_subcommand_from {}'",
-                                     command.name);
+      std::string line =
+          fmt::format("complete -c fettle -n '__fish_seen_subcommand_from {}'", command.name);
       if (item.positional) {
         if (!item.choices.empty()) {
           line += fmt::format(" -a '{}'", Join(item.choices, " "));

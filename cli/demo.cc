@@ -20,6 +20,7 @@
 #include "cli/verify_bundle.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "exporter/bundle.h"
 
 namespace fettle {
@@ -35,9 +36,8 @@ absl::StatusOr<std::string> BundledTask(const std::string& name) {
     const fs::path folder = fs::weakly_canonical(tasks / name, error);
     if (!error && fs::exists(folder / "task.yaml", error)) return folder.string();
   }
-  return absl::NotFoundError(
-      fmt::format("find the bundled task {}: not beside this binary; give a folder with --task",
-                  name));
+  return absl::NotFoundError(fmt::format(
+      "find the bundled task {}: not beside this binary; give a folder with --task", name));
 }
 
 class DemoCommand final : public Subcommand {
@@ -51,7 +51,8 @@ class DemoCommand final : public Subcommand {
            "Exit code: 0 a variant was accepted and its bundle verified, 1 not.";
   }
   void Declare(FlagSet& flags) override {
-    flags.Flag("--data-dir", "DIR", &data_, "data folder (default: demo in the default data folder)")
+    flags
+        .Flag("--data-dir", "DIR", &data_, "data folder (default: demo in the default data folder)")
         .Alias("--data")
         .completes = Completes::kFolder;
     flags.Flag("--task", "TASK", &task_, "task folder (default: the bundled layernorm)").completes =
@@ -77,7 +78,7 @@ class DemoCommand final : public Subcommand {
 
   std::string data_, task_, out_;
   std::string target_ = "auto";
-  std::int64_t seed_ = 0;
+  std::string seed_;
   BudgetFlags budget_;
   bool json_ = false;
 };
@@ -115,20 +116,26 @@ absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient&
   FETTLE_ASSIGN_OR_RETURN(const TaskFiles files, ReadTaskFolder(task_));
   SubmitRequest request;
   request.target = target_;
-  request.seed = static_cast<std::uint64_t>(std::max<std::int64_t>(seed_, 0));
+  FETTLE_ASSIGN_OR_RETURN(request.seed, ParseSeed(seed_));
   if (budget_.empty()) {
     budget_.candidates = 12;
     budget_.minutes = 5;
   }
   FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());
   FETTLE_ASSIGN_OR_RETURN(const v1::Job job, SubmitTask(context, client, files, request));
-  FETTLE_RETURN_IF_ERROR(
-      FollowJob(context, client, job, 0, /*json=*/false, /*patience_s=*/60).status());
+  const absl::Status followed =
+      FollowJob(context, client, job, 0, /*json=*/false, /*patience_s=*/60).status();
+  if (absl::IsCancelled(followed)) {
+    return absl::CancelledError(fmt::format(
+        "stopped, with its server; job {} is kept and goes on with the next server on its data "
+        "folder: fettle serve --data-dir {}",
+        job.id(), data_.empty() ? DataFolder("") + "/demo" : DataFolder(data_)));
+  }
+  FETTLE_RETURN_IF_ERROR(followed);
   return client.GetJob(job.id());
 }
 
-absl::StatusOr<std::string> DemoCommand::Export(OptimizerClient& client,
-                                                const v1::Variant& variant,
+absl::StatusOr<std::string> DemoCommand::Export(OptimizerClient& client, const v1::Variant& variant,
                                                 const std::string& data) {
   v1::ExportBundleRequest request;
   request.add_variant_ids(variant.id());
@@ -150,17 +157,16 @@ void DemoCommand::ShowElsewhere(Terminal& terminal, const v1::Variant& variant) 
   const auto task = Task::Parse(*files, &problems);
   if (!task.ok()) return;
   terminal.Status(fmt::format("compiling the winner for {}", kElsewhere));
-  const absl::StatusOr<BuiltElsewhere> built =
-      BuildElsewhere(**task, values.get<TunableValues>(), kElsewhere,
-                     LocalFlags().ToOptions().cache_dir);
+  const absl::StatusOr<BuiltElsewhere> built = BuildElsewhere(
+      **task, values.get<TunableValues>(), kElsewhere, LocalFlags().ToOptions().cache_dir);
   terminal.Status("");
   if (!built.ok()) {
     terminal.Print(Printable(fmt::format("  for {}: not built: {}", kElsewhere,
                                          std::string(built.status().message()).substr(0, 200))));
     return;
   }
-  terminal.Print(Printable(
-      fmt::format("  for {}: compiled_only, by {}; it has run nowhere", built->target, built->compiler)));
+  terminal.Print(Printable(fmt::format("  for {}: compiled_only, by {}; it has run nowhere",
+                                       built->target, built->compiler)));
   for (const nlohmann::json& build : built->builds) {
     terminal.Raw(FactsText(build["facts"], terminal.width()));
   }
@@ -172,30 +178,31 @@ absl::StatusOr<ExitCode> DemoCommand::Summarize(Context& context, const v1::Vari
   const bool verified = !reruns.empty() && reruns[0].skipped.empty() && reruns[0].outcome.passed;
   const RerunOutcome outcome = reruns.empty() ? RerunOutcome() : reruns[0].outcome;
   if (json_) {
-    context.terminal.Print(nlohmann::json{{"variant", ToJson(variant)},
-                                          {"bundle", bundle},
-                                          {"verified", verified},
-                                          {"rerun", outcome.evidence}}
-                               .dump(2));
+    context.terminal.Print(nlohmann::json{
+        {"variant", ToJson(variant)},
+        {"bundle", bundle},
+        {"verified", verified},
+        {"rerun",
+         outcome.evidence}}.dump(2, ' ', false, kReplaceInvalid));
     return verified ? ExitCode::kOk : ExitCode::kNo;
   }
   Terminal& terminal = context.terminal;
   terminal.Print("");
   terminal.Print(terminal.Bold(Printable(fmt::format("{} on {} ({})", variant.task_name(),
                                                      variant.target(), variant.device_model()))));
-  terminal.Print(Printable(fmt::format("  winning configuration: {}",
-                                       FormatValuesText(variant.values_json()))));
-  terminal.Print(fmt::format(
-      "  speed-up over {}: {}",
-      variant.is_tuned_baseline() ? "the declared configuration" : "the tuned baseline",
-      FormatInterval(variant.ratio(), variant.ratio_low(), variant.ratio_high())));
-  terminal.Print(fmt::format("  fraction of the roofline: {}",
-                             FormatPercent(variant.roofline_fraction())));
+  terminal.Print(Printable(
+      fmt::format("  winning configuration: {}", FormatValuesText(variant.values_json()))));
+  terminal.Print(
+      fmt::format("  speed-up over {}: {}",
+                  variant.is_tuned_baseline() ? "the declared configuration" : "the tuned baseline",
+                  FormatInterval(variant.ratio(), variant.ratio_low(), variant.ratio_high())));
+  terminal.Print(
+      fmt::format("  fraction of the roofline: {}", FormatPercent(variant.roofline_fraction())));
   terminal.Print(Printable(fmt::format(
       "  run again from the bundle: {}",
       verified ? FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high)
                : "FAILED: " + (reruns.empty() || reruns[0].skipped.empty() ? outcome.reason
-                                                                          : reruns[0].skipped))));
+                                                                           : reruns[0].skipped))));
   terminal.Print(fmt::format("  bundle: {}", bundle));
   ShowElsewhere(terminal, variant);
   return verified ? ExitCode::kOk : ExitCode::kNo;

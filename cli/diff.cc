@@ -9,6 +9,7 @@
 #include "cli/text_diff.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -81,20 +82,24 @@ class DiffCommand final : public Subcommand {
                       MemberOf(from.kernel, "workspace") != MemberOf(to.kernel, "workspace");
     const std::string source = SourceDiff(from, to);
     if (json_) {
-      context.terminal.Print(json{{"from", from.name}, {"to", to.name}, {"values", values},
-                                  {"plan_changed", plan}, {"source_diff", source}}
-                                 .dump(2));
+      context.terminal.Print(json{
+          {"from", from.name},
+          {"to", to.name},
+          {"values", values},
+          {"plan_changed", plan},
+          {"source_diff",
+           source}}.dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kOk;
     }
     for (const auto& [name, change] : values.items()) {
-      context.terminal.Print(Printable(fmt::format("{}: {} -> {}", name, change["from"].dump(),
-                                                   change["to"].dump())));
+      context.terminal.Print(
+          Printable(fmt::format("{}: {} -> {}", name, change["from"].dump(-1, ' ', false, kReplaceInvalid), change["to"].dump(-1, ' ', false, kReplaceInvalid))));
     }
     if (plan) {
       context.terminal.Print("launch plan:");
-      context.terminal.Raw(Printable(UnifiedDiff(
-          from.name + "/launches", MemberOf(from.kernel, "launches").dump(2) + "\n",
-          to.name + "/launches", MemberOf(to.kernel, "launches").dump(2) + "\n")));
+      context.terminal.Raw(Printable(
+          UnifiedDiff(from.name + "/launches", MemberOf(from.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n",
+                      to.name + "/launches", MemberOf(to.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n")));
     }
     context.terminal.Raw(Printable(source));
     if (values.empty() && !plan && source.empty()) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
-
 #include <array>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/local.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "worker/sandbox.h"
 #include "worker/toolchains.h"
 
@@ -36,9 +36,11 @@ constexpr std::array<Library, 7> kLibraries = {{
     {"hiprtc (compiles for gfx*)",
      {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5"},
      "install ROCm 5, 6 or 7"},
-    {"amd_smi (AMD clocks and power)", {"libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so"},
+    {"amd_smi (AMD clocks and power)",
+     {"libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so"},
      "install ROCm's amd-smi-lib"},
-    {"ROCm SMI (older AMD machines)", {"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5"},
+    {"ROCm SMI (older AMD machines)",
+     {"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5"},
      "install ROCm's rocm-smi-lib"},
 }};
 
@@ -61,7 +63,8 @@ json DeviceJson(const DeviceInfo& device) {
           {"memory_bytes", device.memory_bytes}};
 }
 
-// `text` broken at spaces into lines of at most `width` columns where words allow, later ones indented.
+// `text` broken at spaces into lines of at most `width` columns where words allow, later ones
+// indented.
 std::string Folded(const std::string& text, int width) {
   std::string out, line;
   for (std::size_t at = 0; at < text.size();) {
@@ -80,7 +83,9 @@ std::string Folded(const std::string& text, int width) {
 class DoctorCommand final : public Subcommand {
  public:
   std::string name() const override { return "doctor"; }
-  std::string summary() const override { return "list what this machine offers and what is missing"; }
+  std::string summary() const override {
+    return "list what this machine offers and what is missing";
+  }
   std::string details() const override {
     return "Exit code: 0 kernels can be optimized here, 3 something needed is missing.";
   }
@@ -113,7 +118,7 @@ class DoctorCommand final : public Subcommand {
     const SandboxLevel& sandbox = sandbox_level();
     report["sandbox"] = {{"level", sandbox.name()}, {"missing", sandbox.missing}};
     if (json_) {
-      context.terminal.Print(report.dump(2));
+      context.terminal.Print(report.dump(2, ' ', false, kReplaceInvalid));
     } else {
       PrintText(context.terminal, report);
     }

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "exporter/bundle.h"
 
 namespace fettle {
@@ -45,10 +46,10 @@ class ExportCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, UnpackBundle(bytes));
     FETTLE_RETURN_IF_ERROR(WriteBundle(out_, files));
     if (json_) {
-      context.terminal.Print(nlohmann::json{{"bundle", out_}, {"files", files.size()}}.dump(2));
+      context.terminal.Print(nlohmann::json{{"bundle", out_}, {"files", files.size()}}.dump(2, ' ', false, kReplaceInvalid));
     } else {
-      context.terminal.Print(fmt::format("{} ({} files); check it with fettle verify {}", out_,
-                                         files.size(), out_));
+      context.terminal.Print(
+          fmt::format("{} ({} files); check it with fettle verify {}", out_, files.size(), out_));
     }
     return ExitCode::kOk;
   }

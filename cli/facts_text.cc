@@ -16,13 +16,17 @@ struct Shown {
   const char* key;
   const char* words;
 };
-constexpr Shown kShown[] = {
-    {"registers", "registers"},        {"arch_vgprs", "VGPRs"},
-    {"accumulators", "AGPRs"},         {"sgprs", "SGPRs"},
-    {"vgpr_spills", "VGPR spills"},    {"sgpr_spills", "SGPR spills"},
-    {"local_bytes", "B local/thread"}, {"shared_bytes", "B shared/block"},
-    {"parameter_bytes", "B parameters"}, {"named_barriers", "named barriers"},
-    {"max_threads", "threads/block at most"}};
+constexpr Shown kShown[] = {{"registers", "registers"},
+                            {"arch_vgprs", "VGPRs"},
+                            {"accumulators", "AGPRs"},
+                            {"sgprs", "SGPRs"},
+                            {"vgpr_spills", "VGPR spills"},
+                            {"sgpr_spills", "SGPR spills"},
+                            {"local_bytes", "B local/thread"},
+                            {"shared_bytes", "B shared/block"},
+                            {"parameter_bytes", "B parameters"},
+                            {"named_barriers", "named barriers"},
+                            {"max_threads", "threads/block at most"}};
 
 // `items` after `head`, broken before `width` columns.
 std::string Wrapped(const std::string& head, const std::vector<std::string>& items, int width) {

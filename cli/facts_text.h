@@ -7,8 +7,8 @@
 
 namespace fettle {
 
-// What ToJson(CodeFacts) holds, for a terminal of `width` columns: per kernel one line for each group
-// of facts, then its instructions by class. Unknown facts are left out.
+// What ToJson(CodeFacts) holds, for a terminal of `width` columns: per kernel one line for each
+// group of facts, then its instructions by class. Unknown facts are left out.
 std::string FactsText(const nlohmann::json& facts, int width);
 
 }  // namespace fettle

@@ -16,8 +16,7 @@ FlagSet::Item& FlagSet::Flag(std::string name, std::string metavar, Destination 
   return items_.back();
 }
 
-FlagSet::Item& FlagSet::Positional(std::string metavar, Destination destination,
-                                   std::string help) {
+FlagSet::Item& FlagSet::Positional(std::string metavar, Destination destination, std::string help) {
   items_.push_back({.name = metavar,
                     .metavar = metavar,
                     .help = std::move(help),

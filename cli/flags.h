@@ -16,11 +16,11 @@ enum class Completes { kNothing, kFile, kFolder };
 // parse. A description only: parsing (parse.h) and shell completion (completion.cc) both read it.
 class FlagSet {
  public:
-  using Destination = std::variant<bool*, std::string*, std::int64_t*, double*,
-                                   std::vector<std::string>*>;
+  using Destination =
+      std::variant<bool*, std::string*, std::int64_t*, double*, std::vector<std::string>*>;
   struct Item {
-    std::string name;                  // "--json", or the metavariable of a positional argument.
-    std::string metavar;               // "N", "FILE"; empty for switches.
+    std::string name;     // "--json", or the metavariable of a positional argument.
+    std::string metavar;  // "N", "FILE"; empty for switches.
     std::string help;
     Destination destination;
     bool positional = false;

@@ -7,6 +7,7 @@
 #include "cli/format.h"
 #include "cli/paths.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -16,7 +17,8 @@ class GcCommand final : public Subcommand {
   std::string name() const override { return "gc"; }
   std::string summary() const override { return "remove blobs that nothing needs"; }
   std::string details() const override {
-    return "Needs the server stopped. Tasks and everything that a variant's provenance names stay;\n"
+    return "Needs the server stopped. Tasks and everything that a variant's provenance names "
+           "stay;\n"
            "code objects of candidates that lost go.";
   }
   void Declare(FlagSet& flags) override {
@@ -32,17 +34,16 @@ class GcCommand final : public Subcommand {
       return absl::InvalidArgumentError("--min-age: 0 to 1000000 hours");
     }
     const std::string data = DataFolder(data_);
-    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data}));
-    FETTLE_ASSIGN_OR_RETURN(
-        const GcReport report,
-        CollectGarbage(*store, {.min_age = std::chrono::hours(min_age_hours_),
-                                .dry_run = dry_run_}));
+    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data, .create = false}));
+    FETTLE_ASSIGN_OR_RETURN(const GcReport report,
+                            CollectGarbage(*store, {.min_age = std::chrono::hours(min_age_hours_),
+                                                    .dry_run = dry_run_}));
     if (json_) {
-      context.terminal.Print(nlohmann::json{{"kept", report.kept},
-                                            {"removed", report.removed},
-                                            {"removed_bytes", report.removed_bytes},
-                                            {"dry_run", dry_run_}}
-                                 .dump(2));
+      context.terminal.Print(nlohmann::json{
+          {"kept", report.kept},
+          {"removed", report.removed},
+          {"removed_bytes", report.removed_bytes},
+          {"dry_run", dry_run_}}.dump(2, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format(
           "{}: {} {} blobs ({}), {} stay", data, dry_run_ ? "would remove" : "removed",

@@ -9,6 +9,7 @@
 #include "cli/task_folder.h"
 #include "core/skeleton.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -40,9 +41,8 @@ class InitCommand final : public Subcommand {
       if (kernels.size() != 1) {
         std::string names;
         for (const KernelSignature& kernel : kernels) names += " " + kernel.name;
-        return absl::InvalidArgumentError(
-            fmt::format("read {}: {} kernels in it; name one with --kernel:{}", file_,
-                        kernels.size(), names));
+        return absl::InvalidArgumentError(fmt::format(
+            "read {}: {} kernels in it; name one with --kernel:{}", file_, kernels.size(), names));
       }
       kernel_ = kernels[0].name;
     }
@@ -58,9 +58,8 @@ class InitCommand final : public Subcommand {
   static absl::Status Write(const std::string& folder, const TaskFiles& files) {
     std::error_code error;
     if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
-      return absl::AlreadyExistsError(
-          fmt::format("write the task folder {}: something is there; name a new folder with --out",
-                      folder));
+      return absl::AlreadyExistsError(fmt::format(
+          "write the task folder {}: something is there; name a new folder with --out", folder));
     }
     fs::create_directories(folder, error);
     if (error) {
@@ -86,13 +85,13 @@ class InitCommand final : public Subcommand {
       }
     }
     if (json_) {
-      terminal.Print(nlohmann::json{{"folder", folder}, {"fill_in", places}}.dump(2));
+      terminal.Print(nlohmann::json{{"folder", folder}, {"fill_in", places}}.dump(2, ' ', false, kReplaceInvalid));
       return;
     }
     terminal.Print(fmt::format("{}: written; to fill in:", folder));
     for (const nlohmann::json& place : places) {
-      terminal.Print(fmt::format("  {}/{}:{}", folder, TextOf(place, "file"),
-                                 place["line"].get<int>()));
+      terminal.Print(
+          fmt::format("  {}/{}:{}", folder, TextOf(place, "file"), place["line"].get<int>()));
     }
     terminal.Print(fmt::format("then: fettle check {} --target {}", folder, target_));
   }

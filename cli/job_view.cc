@@ -11,6 +11,7 @@
 #include "cli/format.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -48,8 +49,7 @@ void JobView::Begin(const v1::Job& job) {
   created_ns_ = ToNs(job.created());
   if (json_) return;
   terminal_.Note(Printable(fmt::format("job {}: {} for {}, proposer {}, seed {}", job.id(),
-                                       job.task_name(), job.target(), job.proposer(),
-                                       job.seed())));
+                                       job.task_name(), job.target(), job.proposer(), job.seed())));
   stage_ = JobStateName(job.state());
   UpdateStatus();
 }
@@ -61,13 +61,14 @@ void JobView::Line(const v1::JobEvent& event, const std::string& text) {
 
 void JobView::OnEvent(const v1::JobEvent& event) {
   last_sequence_ = std::max(last_sequence_, event.sequence());
-  if (json_) return terminal_.Print(ToJson(event).dump());
+  if (json_) return terminal_.Print(ToJson(event).dump(-1, ' ', false, kReplaceInvalid));
   switch (event.payload_case()) {
     case v1::JobEvent::kStateChanged: {
       const v1::StateChanged& change = event.state_changed();
       stage_ = JobStateName(change.state());
       if (change.has_spent()) spent_ = change.spent();
-      Line(event, change.message().empty() ? stage_ : fmt::format("{}: {}", stage_, change.message()));
+      Line(event,
+           change.message().empty() ? stage_ : fmt::format("{}: {}", stage_, change.message()));
       break;
     }
     case v1::JobEvent::kStageStarted:
@@ -98,10 +99,10 @@ void JobView::OnJudged(const v1::JobEvent& event) {
   if (judged.has_spent()) spent_ = judged.spent();
   // On a terminal the status line counts them; a log gets each one.
   if (terminal_.is_terminal()) return;
-  Line(event, fmt::format("#{} {}  {}  {}{}", judged.ordinal(),
-                          FormatValuesText(judged.values_json()), FormatRatio(judged.ratio()),
-                          judged.verdict(),
-                          judged.reason_code().empty() ? "" : " " + judged.reason_code()));
+  Line(event,
+       fmt::format("#{} {}  {}  {}{}", judged.ordinal(), FormatValuesText(judged.values_json()),
+                   FormatRatio(judged.ratio()), judged.verdict(),
+                   judged.reason_code().empty() ? "" : " " + judged.reason_code()));
 }
 
 void JobView::OnAccepted(const v1::JobEvent& event) {
@@ -131,8 +132,8 @@ void JobView::UpdateStatus() {
   for (const auto& [verdict, count] : verdicts_) {
     counts += fmt::format(" {} {}", verdict, count);
   }
-  terminal_.Status(Printable(fmt::format("{}  {}  best {}  #{}{}", stage_, BudgetText(), best_,
-                                         candidates_, counts)));
+  terminal_.Status(Printable(
+      fmt::format("{}  {}  best {}  #{}{}", stage_, BudgetText(), best_, candidates_, counts)));
 }
 
 ExitCode JobView::End(const v1::Job& job) {
@@ -140,12 +141,11 @@ ExitCode JobView::End(const v1::Job& job) {
   const bool won = job.state() == v1::JOB_STATE_SUCCEEDED && !job.best_variant_id().empty();
   const ExitCode answer = won ? ExitCode::kOk : ExitCode::kNo;
   if (json_) {
-    terminal_.Print(nlohmann::json{{"job", ToJson(job)}}.dump());
+    terminal_.Print(nlohmann::json{{"job", ToJson(job)}}.dump(-1, ' ', false, kReplaceInvalid));
     return answer;
   }
-  terminal_.Note(Printable(fmt::format(
-      "job {} {}{}", job.id(), JobStateName(job.state()),
-      job.message().empty() ? "" : ": " + job.message())));
+  terminal_.Note(Printable(fmt::format("job {} {}{}", job.id(), JobStateName(job.state()),
+                                       job.message().empty() ? "" : ": " + job.message())));
   // Sorted: a wire map has no order of its own.
   const std::map<std::string, std::int64_t> verdicts(job.verdict_counts().begin(),
                                                      job.verdict_counts().end());
@@ -187,9 +187,8 @@ absl::StatusOr<ExitCode> FollowJob(Context& context, OptimizerClient& client, co
         context.stop);
     if (context.stop.stop_requested()) {
       context.terminal.Status("");
-      return absl::CancelledError(
-          fmt::format("stopped watching; the job goes on: fettle watch {0}, or fettle cancel {0}",
-                      job.id()));
+      return absl::CancelledError(fmt::format(
+          "stopped watching; the job goes on: fettle watch {0}, or fettle cancel {0}", job.id()));
     }
     if (status.ok()) {
       const absl::StatusOr<v1::Job> now = client.GetJob(job.id());

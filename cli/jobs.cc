@@ -8,6 +8,7 @@
 #include "cli/format.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -26,7 +27,7 @@ class JobsCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection_));
     if (!job_.empty() && json_) {
       FETTLE_ASSIGN_OR_RETURN(const v1::Job job, client->GetJob(job_));
-      context.terminal.Print(ToJson(job).dump(2));
+      context.terminal.Print(ToJson(job).dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kOk;
     }
     std::vector<v1::Job> jobs;
@@ -38,23 +39,33 @@ class JobsCommand final : public Subcommand {
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Job& job : jobs) list.push_back(ToJson(job));
-      context.terminal.Print(list.dump(2));
+      context.terminal.Print(list.dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kOk;
     }
     if (jobs.empty()) {
       context.terminal.Note("no jobs yet; submit one with fettle submit TASK");
       return ExitCode::kOk;
     }
-    Table table({{"JOB"}, {"TASK"}, {"TARGET"}, {"STATE"}, {"CANDIDATES", true}, {"BEST", true},
+    Table table({{"JOB"},
+                 {"TASK"},
+                 {"TARGET"},
+                 {"STATE"},
+                 {"CANDIDATES", true},
+                 {"BEST", true},
                  {"AGE", true}});
     const std::int64_t now = std::time(nullptr);
     for (const v1::Job& job : jobs) {
-      table.Row({ShortId(job.id()), Printable(job.task_name()), job.target(),
+      table.Row({job.id(), Printable(job.task_name()), job.target(),
                  JobStateName(job.state()), FormatCount(job.candidate_count()),
                  FormatRatio(job.best_ratio_declared()),
                  FormatAge(std::max<std::int64_t>(now - job.created().seconds(), 0))});
     }
     context.terminal.Raw(table.Render(context.terminal.width()));
+    // What open jobs wait for: a full disk, a worker.
+    for (const v1::Job& job : jobs) {
+      if (job.message().empty() || IsFinal(job.state())) continue;
+      context.terminal.Print(Printable(fmt::format("{}: {}", job.id(), job.message())));
+    }
     return ExitCode::kOk;
   }
 

@@ -69,7 +69,8 @@ absl::StatusOr<UnitResult> LocalLab::Run(Context& context, WorkUnit unit) {
         unit, *blobs, [&](std::string text) { context.terminal.Status(Printable(text)); },
         context.stop);
     context.terminal.Status("");
-    if (result.ok() || !absl::IsUnavailable(result.status()) || context.stop.stop_requested()) break;
+    if (result.ok() || !absl::IsUnavailable(result.status()) || context.stop.stop_requested())
+      break;
   }
   return result;
 }

@@ -32,9 +32,9 @@ class MemoryBlobs final : public BlobStore {
 };
 
 struct LocalFlags {
-  std::string runner;   // fettle-runner; empty: beside this binary.
-  std::string cache;    // Empty: $XDG_CACHE_HOME/fettle or ~/.cache/fettle.
-  std::string device;   // Empty: every device found.
+  std::string runner;  // fettle-runner; empty: beside this binary.
+  std::string cache;   // Empty: $XDG_CACHE_HOME/fettle or ~/.cache/fettle.
+  std::string device;  // Empty: every device found.
 
   void Declare(FlagSet& flags);
   UnitRunnerOptions ToOptions() const;

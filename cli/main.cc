@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
-
+#include <cstring>
 #include <atomic>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <thread>
@@ -100,6 +100,11 @@ int Main(int argc, char** argv) {
   Context context{terminal, signals ? signals->token() : std::stop_token(), argv[0], subcommands};
   const absl::StatusOr<ExitCode> code = parsed->subcommand->Run(context);
   terminal.Status("");
+  if (const int error = Terminal::OutputError(); error != 0) {
+    terminal.Note(fmt::format("fettle {}: write the output: {}", parsed->subcommand->name(),
+                              std::strerror(error)));
+    return static_cast<int>(ExitCode::kUnavailable);
+  }
   if (code.ok()) return static_cast<int>(*code);
   terminal.Note(Printable(fmt::format("fettle {}: {}", parsed->subcommand->name(),
                                       std::string(code.status().message()))));

@@ -22,7 +22,8 @@ CLI::Option* AddItem(CLI::App& app, const FlagSet::Item& item) {
   } else if (auto* const* real = std::get_if<double*>(&item.destination)) {
     option = app.add_option(name, **real, item.help);
   } else {
-    option = app.add_option(name, *std::get<std::vector<std::string>*>(item.destination), item.help);
+    option =
+        app.add_option(name, *std::get<std::vector<std::string>*>(item.destination), item.help);
     if (!item.positional) option->allow_extra_args(false);
   }
   option->option_text(item.positional ? "" : item.metavar);

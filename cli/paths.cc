@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/paths.h"
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "proto/channel.h"
 

@@ -5,19 +5,24 @@
 
 #include "cli/format.h"
 #include "cli/terminal.h"
+#include "core/text.h"
 
 namespace fettle {
 
 using nlohmann::json;
 
 std::string MeasurementTable(const json& measurement, int width) {
-  Table table({{"CASE"}, {"BASELINE", true}, {"CANDIDATE", true}, {"SPEED-UP"}, {"BYTES/S", true},
-               {"FLOP/S", true}, {"ROOF", true}});
+  Table table({{"CASE"},
+               {"BASELINE", true},
+               {"CANDIDATE", true},
+               {"SPEED-UP"},
+               {"BYTES/S", true},
+               {"FLOP/S", true},
+               {"ROOF", true}});
   const json& cases = MemberOf(measurement, "cases");
   if (!cases.is_array() || cases.empty()) return "";
   for (const json& entry : cases) {
-    table.Row({Printable(TextOf(entry, "case")),
-               FormatDuration(NumberOf(entry, "a_median_ns")),
+    table.Row({Printable(TextOf(entry, "case")), FormatDuration(NumberOf(entry, "a_median_ns")),
                FormatDuration(NumberOf(entry, "b_median_ns")),
                FormatInterval(NumberOf(entry, "ratio"), NumberOf(entry, "ratio_low"),
                               NumberOf(entry, "ratio_high")),
@@ -31,14 +36,14 @@ std::string MeasurementTable(const json& measurement, int width) {
 std::string VerificationTable(const json& verification, int width) {
   const json& cases = MemberOf(verification, "cases");
   if (!cases.is_array() || cases.empty()) return "";
-  Table table({{"CASE"}, {"OUTPUT"}, {"ERROR/BOUND", true}, {"RMS ERROR", true}, {"RESULT"},
-               {"SIZES"}});
+  Table table(
+      {{"CASE"}, {"OUTPUT"}, {"ERROR/BOUND", true}, {"RMS ERROR", true}, {"RESULT"}, {"SIZES"}});
   for (const json& entry : cases) {
     const std::string label = Printable(TextOf(entry, "case"));
     const std::string sizes = Printable(TextOf(entry, "describe"));
     const json& passed = MemberOf(entry, "passed");
     const std::string result = MemberOf(entry, "unsupported") == json(true) ? "unsupported"
-                               : passed == json(true)                      ? "passed"
+                               : passed == json(true)                       ? "passed"
                                                                             : "FAILED";
     const json& outputs = MemberOf(entry, "outputs");
     if (!outputs.is_array() || outputs.empty()) {
@@ -91,7 +96,7 @@ std::string VerdictText(const json& record) {
   if (evidence.is_object()) {
     for (const auto& [name, value] : evidence.items()) {
       if (value.is_structured() && value.size() > 8) continue;
-      const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+      const std::string shown = value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, kReplaceInvalid);
       if (shown.size() <= 400) text += fmt::format("\n  {}: {}", name, shown);
     }
   }

@@ -7,6 +7,7 @@
 #include "cli/job_view.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -35,7 +36,7 @@ class ResumeCommand final : public Subcommand {
       return FollowJob(context, *client, job, job.last_sequence(), json_, 120);
     }
     if (json_) {
-      context.terminal.Print(ToJson(job).dump(2));
+      context.terminal.Print(ToJson(job).dump(2, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format("job {} {}", job.id(), JobStateName(job.state())));
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/server.h"
-
 #include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/paths.h"
 #include "core/status_macros.h"
+#include "server/server.h"
 
 namespace fettle {
 namespace {
@@ -23,14 +22,15 @@ class ServeCommand final : public Subcommand {
     flags.Flag("--data-dir", "DIR", &data_, "data folder (FETTLE_DATA_DIR)")
         .Alias("--data")
         .completes = Completes::kFolder;
-    flags.Flag("--socket", "FILE", &options_.socket_path,
-               "unix socket (default: fettle.sock in the data folder)")
+    flags
+        .Flag("--socket", "FILE", &options_.socket_path,
+              "unix socket (default: fettle.sock in the data folder)")
         .completes = Completes::kFile;
     flags.Flag("--listen", "HOST:PORT", &options_.listen, "also serve on TCP; may be repeated");
     flags.Flag("--tokens", "FILE", &options_.token_file, "tokens and their roles, mode 0600")
         .completes = Completes::kFile;
-    flags.Flag("--tls-certificate", "FILE", &options_.tls_certificate_file, "PEM chain")
-        .completes = Completes::kFile;
+    flags.Flag("--tls-certificate", "FILE", &options_.tls_certificate_file, "PEM chain").completes =
+        Completes::kFile;
     flags.Flag("--tls-key", "FILE", &options_.tls_key_file, "PEM key").completes = Completes::kFile;
     flags.Flag("--reflection", "", &options_.reflection, "answer gRPC reflection");
     flags.Flag("--no-worker", "", &no_worker_, "start no worker on this machine");

@@ -9,6 +9,7 @@
 #include "cli/report.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -25,16 +26,16 @@ std::string Scalars(const json& object) {
   if (!object.is_object()) return text;
   for (const auto& [name, value] : object.items()) {
     if (value.is_structured() || value.is_null()) continue;
-    const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+    const std::string shown = value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, kReplaceInvalid);
     if (!shown.empty()) text += fmt::format("  {}: {}\n", name, shown);
   }
   return Printable(text);
 }
 
 std::string SpeedLines(const v1::Variant& variant) {
-  std::string text = fmt::format(
-      "  over its denominator: {}\n",
-      FormatInterval(variant.ratio(), variant.ratio_low(), variant.ratio_high()));
+  std::string text =
+      fmt::format("  over its denominator: {}\n",
+                  FormatInterval(variant.ratio(), variant.ratio_low(), variant.ratio_high()));
   text += fmt::format("  over the declared baseline: {}\n", FormatRatio(variant.ratio_declared()));
   text += variant.is_tuned_baseline()
               ? "  this variant is the tuned baseline\n"
@@ -57,7 +58,7 @@ std::string BuildLines(const json& builds) {
     std::string facts;
     if (MemberOf(build, "facts").is_object()) {
       for (const auto& [name, value] : MemberOf(build, "facts").items()) {
-        if (!value.is_structured()) facts += fmt::format(" {}={}", name, value.dump());
+        if (!value.is_structured()) facts += fmt::format(" {}={}", name, value.dump(-1, ' ', false, kReplaceInvalid));
       }
     }
     if (!facts.empty()) text += "   " + facts + "\n";
@@ -67,13 +68,13 @@ std::string BuildLines(const json& builds) {
 
 std::string ShowVariant(const v1::Variant& variant, int width, bool source) {
   const json provenance = ParseDocument(variant.provenance_json());
-  std::string text = fmt::format(
-      "variant {}\n  task {} for {}, {}\n  {}\n  job {}, candidate {}\n", variant.id(),
-      variant.task_name(), variant.target(), variant.status(),
-      FormatValuesText(variant.values_json()), variant.job_id(),
-      ShortId(variant.candidate_digest()));
+  std::string text = fmt::format("variant {}\n  task {} for {}, {}\n  {}\n  job {}, candidate {}\n",
+                                 variant.id(), variant.task_name(), variant.target(),
+                                 variant.status(), FormatValuesText(variant.values_json()),
+                                 variant.job_id(), ShortId(variant.candidate_digest()));
   Section(text, "Speed-up", SpeedLines(variant));
-  Section(text, "Timing (confirmation)", MeasurementTable(MemberOf(provenance, "measurement"), width));
+  Section(text, "Timing (confirmation)",
+          MeasurementTable(MemberOf(provenance, "measurement"), width));
   Section(text, "Correctness", VerificationTable(MemberOf(provenance, "verification"), width));
   Section(text, "Builds", BuildLines(MemberOf(provenance, "builds")));
   Section(text, "Device", Scalars(MemberOf(provenance, "device")));
@@ -87,10 +88,10 @@ std::string ShowVariant(const v1::Variant& variant, int width, bool source) {
 }
 
 std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source) {
-  std::string text = fmt::format(
-      "candidate {} (#{} of job {})\n  {}\n  proposer {} {}\n", candidate.digest(),
-      candidate.ordinal(), candidate.job_id(), FormatValuesText(candidate.values_json()),
-      candidate.proposer(), candidate.technique());
+  std::string text = fmt::format("candidate {} (#{} of job {})\n  {}\n  proposer {} {}\n",
+                                 candidate.digest(), candidate.ordinal(), candidate.job_id(),
+                                 FormatValuesText(candidate.values_json()), candidate.proposer(),
+                                 candidate.technique());
   const json verdict = ParseDocument(candidate.verdict_json());
   Section(text, "Verdict",
           verdict.is_null() ? "  under way\n" : "  " + VerdictText(verdict) + "\n");
@@ -108,10 +109,10 @@ std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source
     }
   }
   Section(text, "Diagnostics", diagnostics);
-  Section(text, "Rationale", candidate.rationale().empty() ? "" : "  " + candidate.rationale() + "\n");
+  Section(text, "Rationale",
+          candidate.rationale().empty() ? "" : "  " + candidate.rationale() + "\n");
   if (source) {
-    Section(text, "Source",
-            TextOf(ParseDocument(candidate.kernel_json()), "source") + "\n");
+    Section(text, "Source", TextOf(ParseDocument(candidate.kernel_json()), "source") + "\n");
   }
   return Printable(text);
 }
@@ -132,12 +133,12 @@ class ShowCommand final : public Subcommand {
     const int width = context.terminal.width();
     if (!job_.empty()) {
       FETTLE_ASSIGN_OR_RETURN(const v1::Candidate candidate, client->GetCandidate(job_, id_));
-      context.terminal.Raw(json_ ? ToJson(candidate).dump(2) + "\n"
+      context.terminal.Raw(json_ ? ToJson(candidate).dump(2, ' ', false, kReplaceInvalid) + "\n"
                                  : ShowCandidate(candidate, width, source_));
       return ExitCode::kOk;
     }
     FETTLE_ASSIGN_OR_RETURN(const v1::Variant variant, client->GetVariant(id_));
-    context.terminal.Raw(json_ ? ToJson(variant).dump(2) + "\n"
+    context.terminal.Raw(json_ ? ToJson(variant).dump(2, ' ', false, kReplaceInvalid) + "\n"
                                : ShowVariant(variant, width, source_));
     return ExitCode::kOk;
   }

@@ -38,7 +38,7 @@ class Subcommand {
  public:
   virtual ~Subcommand() = default;
   virtual std::string name() const = 0;
-  virtual std::string summary() const = 0;        // One line.
+  virtual std::string summary() const = 0;            // One line.
   virtual std::string details() const { return ""; }  // Below the flags in --help.
   virtual void Declare(FlagSet& flags) = 0;
   // Whether Run deals with SIGINT and SIGTERM itself; `Context::stop` is then never requested, and

@@ -13,6 +13,7 @@
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/work_unit.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -40,7 +41,7 @@ absl::StatusOr<std::string> OptionsJson(const std::vector<std::string>& options)
     object[option.substr(0, equals)] =
         whole ? nlohmann::json(static_cast<std::int64_t>(value)) : nlohmann::json(value);
   }
-  return object.dump();
+  return object.dump(-1, ' ', false, kReplaceInvalid);
 }
 
 class SubmitCommand final : public Subcommand {
@@ -67,8 +68,7 @@ class SubmitCommand final : public Subcommand {
     connection_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    if (seed_ < 0) return absl::InvalidArgumentError("--seed: must not be negative");
-    request_.seed = static_cast<std::uint64_t>(seed_);
+    FETTLE_ASSIGN_OR_RETURN(request_.seed, ParseSeed(seed_));
     if (budget_.empty()) budget_.minutes = 10;
     FETTLE_ASSIGN_OR_RETURN(request_.budget, budget_.ToWire());
     FETTLE_ASSIGN_OR_RETURN(const TaskFiles files, ReadTaskFolder(task_));
@@ -77,7 +77,7 @@ class SubmitCommand final : public Subcommand {
     if (!no_watch_ && (watch_ || context.terminal.is_terminal())) {
       return FollowJob(context, *client, job, 0, json_, 120);
     }
-    context.terminal.Print(json_ ? ToJson(job).dump(2) : job.id());
+    context.terminal.Print(json_ ? ToJson(job).dump(2, ' ', false, kReplaceInvalid) : job.id());
     return ExitCode::kOk;
   }
 
@@ -85,7 +85,7 @@ class SubmitCommand final : public Subcommand {
   std::string task_;
   SubmitRequest request_;
   BudgetFlags budget_;
-  std::int64_t seed_ = 0;
+  std::string seed_;
   bool watch_ = false;
   bool no_watch_ = false;
   bool json_ = false;
@@ -94,13 +94,24 @@ class SubmitCommand final : public Subcommand {
 
 }  // namespace
 
+absl::StatusOr<std::uint64_t> ParseSeed(const std::string& text) {
+  if (text.empty()) return 0;
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--seed {}: write a whole number from 0 to 18446744073709551615", text));
+  }
+  return seed;
+}
+
 absl::Status ReportProblems(Terminal& terminal, const std::string& folder,
                             const std::vector<TaskProblem>& problems) {
   std::string text = FormatProblems(problems);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   terminal.Print(Printable(text));
   return absl::FailedPreconditionError(fmt::format(
-      "{} has {} mistake{}; see docs/tasks.md for the format", folder.empty() ? "the task" : folder,
+      "{} has {} mistake{}; see docs/task-format.md for the format", folder.empty() ? "the task" : folder,
       problems.size(), problems.size() == 1 ? "" : "s"));
 }
 

@@ -17,8 +17,8 @@ struct SubmitRequest {
   std::string target = "auto";
   std::string proposer = "tuner";
   v1::Budget budget;
-  std::uint64_t seed = 0;               // 0: drawn by the server.
-  std::vector<std::string> options;     // "plateau=100"
+  std::uint64_t seed = 0;            // 0: drawn by the server.
+  std::vector<std::string> options;  // "plateau=100"
 };
 
 // Parses the task here first, so that its mistakes are shown at once; prints them and returns
@@ -26,6 +26,9 @@ struct SubmitRequest {
 // id when the answer was lost.
 absl::StatusOr<v1::Job> SubmitTask(Context& context, OptimizerClient& client,
                                    const TaskFiles& files, const SubmitRequest& request);
+
+// `--seed` as given; empty is 0: drawn by the server. kInvalidArgument: no number of 64 bits.
+absl::StatusOr<std::uint64_t> ParseSeed(const std::string& text);
 
 // Prints "file:line:column: message" lines on out and counts them in the returned error.
 absl::Status ReportProblems(Terminal& terminal, const std::string& folder,

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/task_folder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -12,9 +8,13 @@
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -88,14 +88,15 @@ absl::StatusOr<fs::path> Walk::Inside(const fs::path& path) const {
 
 absl::Status Walk::Folder(const fs::path& folder, const std::string& prefix, int depth) {
   if (depth > limits_.depth) {
-    return absl::InvalidArgumentError(fmt::format("read {}: folders nested deeper than {}; flatten "
-                                                  "the task folder",
-                                                  folder.string(), limits_.depth));
+    return absl::InvalidArgumentError(
+        fmt::format("read {}: folders nested deeper than {}; flatten "
+                    "the task folder",
+                    folder.string(), limits_.depth));
   }
   if (!open_folders_.insert(folder).second) {
-    return absl::InvalidArgumentError(fmt::format(
-        "read {}: symbolic links form a loop; remove the link back to a folder above",
-        (root_ / prefix).string()));
+    return absl::InvalidArgumentError(
+        fmt::format("read {}: symbolic links form a loop; remove the link back to a folder above",
+                    (root_ / prefix).string()));
   }
   std::error_code error;
   fs::directory_iterator entries(folder, error);
@@ -126,6 +127,11 @@ absl::Status Walk::File(const fs::path& path, const std::string& name) {
   if (static_cast<int>(files_.size()) >= limits_.files) {
     return absl::ResourceExhaustedError(fmt::format(
         "read {}: more than {} files; is this a task folder?", root_.string(), limits_.files));
+  }
+  if (!IsUtf8(name)) {
+    return absl::InvalidArgumentError(
+        fmt::format("read {}: the file name '{}' is not UTF-8; rename it", root_.string(),
+                    ValidUtf8(name)));
   }
   FETTLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path.string(), limits_.file_bytes));
   total_ += static_cast<std::int64_t>(bytes.size());
@@ -192,9 +198,8 @@ absl::StatusOr<TaskFiles> ReadTaskFolder(const std::string& path, const TaskFold
   if (error) {
     const absl::Status status = FileError("read task folder", path, error.value());
     if (!absl::IsNotFound(status)) return status;
-    return absl::InvalidArgumentError(
-        fmt::format("read task folder {}: no such folder; give the folder that holds task.yaml",
-                    path));
+    return absl::InvalidArgumentError(fmt::format(
+        "read task folder {}: no such folder; give the folder that holds task.yaml", path));
   }
   if (!fs::is_directory(root, error)) {
     return absl::InvalidArgumentError(fmt::format(

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
+#include <cerrno>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace fettle {
 namespace {
 
+int output_error = 0;  // errno of the last write to standard output that failed.
+
 void WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written <= 0) return;  // A closed pipe: nobody is reading.
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      // A closed pipe: nobody is reading. Anything else has lost what was asked for.
+      if (fd == STDOUT_FILENO && errno != EPIPE) output_error = errno;
+      return;
+    }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -56,11 +63,13 @@ Terminal Terminal::Standard() {
   if (options.is_terminal && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     options.width = std::max<int>(size.ws_col, 40);
   }
-  options.color = options.is_terminal && ::isatty(STDOUT_FILENO) == 1 &&
-                  std::getenv("NO_COLOR") == nullptr;
+  options.color =
+      options.is_terminal && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   return Terminal([](std::string_view text) { WriteAll(STDOUT_FILENO, text); },
                   [](std::string_view text) { WriteAll(STDERR_FILENO, text); }, options);
 }
+
+int Terminal::OutputError() { return output_error; }
 
 void Terminal::Print(std::string_view text) {
   const std::string status = status_;
@@ -110,8 +119,8 @@ std::string Printable(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = SequenceLength(text);
     const unsigned char first = static_cast<unsigned char>(text[0]);
-    const bool c1_control = length == 2 && first == 0xC2 &&
-                            static_cast<unsigned char>(text[1]) < 0xA0;
+    const bool c1_control =
+        length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
     if (length == 0) {
       result += '?';
     } else if ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7F) {

@@ -21,10 +21,12 @@ class Terminal {
   Terminal(Sink out, Sink err, Options options);
   // stdout and stderr of this process.
   static Terminal Standard();
+  // errno of a write to this process's standard output that failed though somebody reads it; 0: none.
+  static int OutputError();
 
-  void Print(std::string_view text);      // Text plus a line end, on out.
-  void Note(std::string_view text);       // Text plus a line end, on err; keeps the status line.
-  void Raw(std::string_view bytes);       // Bytes as they are, on out.
+  void Print(std::string_view text);  // Text plus a line end, on out.
+  void Note(std::string_view text);   // Text plus a line end, on err; keeps the status line.
+  void Raw(std::string_view bytes);   // Bytes as they are, on out.
   // Replaces the line at the bottom; nothing where there is no terminal. Empty: removes it.
   void Status(std::string_view text);
 

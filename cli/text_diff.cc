@@ -50,8 +50,7 @@ void Align(Ids a, Ids b, std::size_t a0, std::size_t b0,
     b = b.subspan(1);
   }
   std::size_t tail = 0;
-  while (tail < a.size() && tail < b.size() &&
-         a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) {
+  while (tail < a.size() && tail < b.size() && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) {
     ++tail;
   }
   const std::size_t a_end = a0 + a.size() - tail, b_end = b0 + b.size() - tail;
@@ -77,8 +76,8 @@ void Align(Ids a, Ids b, std::size_t a0, std::size_t b0,
 }
 
 struct Edit {
-  char kind;           // ' ', '-', '+'
-  std::size_t a, b;    // Lines before this one on either side.
+  char kind;         // ' ', '-', '+'
+  std::size_t a, b;  // Lines before this one on either side.
   std::string_view text;
 };
 
@@ -86,8 +85,10 @@ std::vector<Edit> Edits(const std::vector<std::string_view>& from,
                         const std::vector<std::string_view>& to) {
   std::map<std::string_view, int> ids;
   std::vector<int> a, b;
-  for (const auto line : from) a.push_back(ids.emplace(line, static_cast<int>(ids.size())).first->second);
-  for (const auto line : to) b.push_back(ids.emplace(line, static_cast<int>(ids.size())).first->second);
+  for (const auto line : from)
+    a.push_back(ids.emplace(line, static_cast<int>(ids.size())).first->second);
+  for (const auto line : to)
+    b.push_back(ids.emplace(line, static_cast<int>(ids.size())).first->second);
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   Align(a, b, 0, 0, pairs);
   pairs.emplace_back(from.size(), to.size());
@@ -130,7 +131,8 @@ std::string UnifiedDiff(const std::string& from_name, const std::string& from,
     for (std::size_t i = begin; i < end; ++i) {
       removed += edits[i].kind != '+' ? 1 : 0;
       added += edits[i].kind != '-' ? 1 : 0;
-      body += fmt::format("{}{}\n", edits[i].kind, fmt::string_view(edits[i].text.data(), edits[i].text.size()));
+      body += fmt::format("{}{}\n", edits[i].kind,
+                          fmt::string_view(edits[i].text.data(), edits[i].text.size()));
     }
     if (text.empty()) text = fmt::format("--- {}\n+++ {}\n", from_name, to_name);
     text += fmt::format("@@ -{} +{} @@\n{}", Range(edits[begin].a, removed),

@@ -13,6 +13,7 @@
 #include "cli/task_folder.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "exporter/speedup.h"
 
 namespace fettle {
@@ -41,7 +42,8 @@ class TryCommand final : public Subcommand {
   std::string name() const override { return "try"; }
   std::string summary() const override { return "one verdict on a kernel, counted in no job"; }
   std::string details() const override {
-    return "A source file is run with the baseline's launch plan; a .json file is a whole proposal\n"
+    return "A source file is run with the baseline's launch plan; a .json file is a whole "
+           "proposal\n"
            "(source, tunables, values, launches, workspace, requires).\n"
            "Exit code: 0 right and faster, 1 not.";
   }
@@ -50,8 +52,9 @@ class TryCommand final : public Subcommand {
     flags.Flag("--kernel", "FILE", &kernel_, "kernel source or proposal (default: the baseline)")
         .completes = Completes::kFile;
     flags.Flag("--set", "NAME=VALUE", &set_, "value of a tunable; may be repeated");
-    flags.Flag("--case", "LABEL", &case_, "only this case, as timed/0 or checked/3 (a bare N: "
-                                          "checked/N)");
+    flags.Flag("--case", "LABEL", &case_,
+               "only this case, as timed/0 or checked/3 (a bare N: "
+               "checked/N)");
     flags.Flag("--target", "T", &target_, "architecture (default auto: the best device found)");
     flags.Flag("--verify-only", "", &verify_only_, "do not measure");
     flags.Flag("--json", "", &json_, "print JSON");
@@ -105,7 +108,7 @@ class TryCommand final : public Subcommand {
       v1::TryKernelRequest request;
       request.set_task_blob(PackTaskFiles(task.files()));
       request.set_target(target_);
-      request.set_kernel_json(block.dump());
+      request.set_kernel_json(block.dump(-1, ' ', false, kReplaceInvalid));
       request.set_only_case(case_);
       request.set_measure(!verify_only_);
       FETTLE_ASSIGN_OR_RETURN(const std::string result, client->TryKernel(request));
@@ -113,8 +116,8 @@ class TryCommand final : public Subcommand {
     }
     FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(local_));
     FETTLE_ASSIGN_OR_RETURN(
-        WorkUnit unit, BaselineUnit(UnitKind::kEvaluate, task, ChooseTarget(target_, *lab.runner),
-                                    *lab.blobs));
+        WorkUnit unit,
+        BaselineUnit(UnitKind::kEvaluate, task, ChooseTarget(target_, *lab.runner), *lab.blobs));
     unit.candidate.kernel = kernel;
     unit.candidate.values = kernel.values;
     unit.candidate.digest = CandidateDigest(task.digest(), unit.target, kernel, kernel.values);
@@ -145,7 +148,7 @@ class TryCommand final : public Subcommand {
     if (json_) {
       json out = document;
       out["summary"] = {{"right", right}, {"verdict", ToJson(verdict)}};
-      context.terminal.Print(out.dump(2));
+      context.terminal.Print(out.dump(2, ' ', false, kReplaceInvalid));
       return yes ? ExitCode::kOk : ExitCode::kNo;
     }
     const int width = context.terminal.width();

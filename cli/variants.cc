@@ -8,6 +8,7 @@
 #include "cli/format.h"
 #include "cli/wire_json.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -38,14 +39,19 @@ class VariantsCommand final : public Subcommand {
     if (json_) {
       nlohmann::json list = nlohmann::json::array();
       for (const v1::Variant& variant : variants) list.push_back(ToJson(variant));
-      context.terminal.Print(list.dump(2));
+      context.terminal.Print(list.dump(2, ' ', false, kReplaceInvalid));
       return ExitCode::kOk;
     }
     if (variants.empty()) {
       context.terminal.Note("no variants");
       return ExitCode::kOk;
     }
-    Table table({{"VARIANT"}, {"TASK"}, {"TARGET"}, {"SPEED-UP"}, {"ROOF", true}, {"STATUS"},
+    Table table({{"VARIANT"},
+                 {"TASK"},
+                 {"TARGET"},
+                 {"SPEED-UP"},
+                 {"ROOF", true},
+                 {"STATUS"},
                  {"AGE", true}});
     const std::int64_t now = std::time(nullptr);
     for (const v1::Variant& variant : variants) {

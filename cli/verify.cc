@@ -5,6 +5,7 @@
 #include "cli/format.h"
 #include "cli/verify_bundle.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -21,7 +22,9 @@ bool CanRun(const UnitRunner& runner, const std::string& target) {
 class VerifyCommand final : public Subcommand {
  public:
   std::string name() const override { return "verify"; }
-  std::string summary() const override { return "check a bundle; with --rerun repeat its evidence"; }
+  std::string summary() const override {
+    return "check a bundle; with --rerun repeat its evidence";
+  }
   std::string details() const override {
     return "Exit code: 0 the bundle is whole (and the rerun agrees), 1 it is not, 3 no variant of\n"
            "it can run on this machine.";
@@ -82,10 +85,10 @@ class VerifyCommand final : public Subcommand {
       }
       terminal.Print(Printable(fmt::format(
           "variant {}: {}", rerun.variant,
-          outcome.passed ? fmt::format("verified again, {}",
-                                       FormatInterval(outcome.ratio, outcome.ratio_low,
-                                                      outcome.ratio_high))
-                         : "FAILED: " + outcome.reason)));
+          outcome.passed
+              ? fmt::format("verified again, {}",
+                            FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high))
+              : "FAILED: " + outcome.reason)));
       terminal.Print(fmt::format("  rebuilt code objects: {} equal, {} different",
                                  outcome.objects_equal, outcome.objects_different));
     }
@@ -108,12 +111,12 @@ class VerifyCommand final : public Subcommand {
                       {"objects_equal", rerun.outcome.objects_equal},
                       {"objects_different", rerun.outcome.objects_different}});
     }
-    context.terminal.Print(json{{"bundle", bundle_},
-                                {"whole", report.problems.empty()},
-                                {"files", report.files},
-                                {"problems", problems},
-                                {"reruns", list}}
-                               .dump(2));
+    context.terminal.Print(json{
+        {"bundle", bundle_},
+        {"whole", report.problems.empty()},
+        {"files", report.files},
+        {"problems", problems},
+        {"reruns", list}}.dump(2, ' ', false, kReplaceInvalid));
   }
 
   std::string bundle_;
@@ -141,7 +144,7 @@ absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const Loc
     FETTLE_RETURN_IF_ERROR(lab.blobs->Put(rerun.task_blob_bytes).status());
     FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(rerun.unit)));
     entry.outcome = JudgeRerun(variant, result);
-    FETTLE_RETURN_IF_ERROR(AddRerun(path, entry.outcome.evidence.dump()));
+    FETTLE_RETURN_IF_ERROR(AddRerun(path, entry.outcome.evidence.dump(-1, ' ', false, kReplaceInvalid)));
     reruns.push_back(std::move(entry));
   }
   return reruns;

@@ -15,7 +15,7 @@ namespace fettle {
 // One variant's rerun, or why there was none.
 struct RerunReport {
   std::string variant;
-  std::string skipped;         // Nonempty: this machine cannot run it.
+  std::string skipped;  // Nonempty: this machine cannot run it.
   RerunOutcome outcome;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands.h"
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -14,7 +15,7 @@ class VersionCommand final : public Subcommand {
   void Declare(FlagSet& flags) override { flags.Flag("--json", "", &json_, "print JSON"); }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     if (json_) {
-      context.terminal.Print(nlohmann::json{{"version", FettleVersion()}}.dump());
+      context.terminal.Print(nlohmann::json{{"version", FettleVersion()}}.dump(-1, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format("fettle {}", FettleVersion()));
     }

@@ -21,8 +21,9 @@ class WorkerCommand final : public Subcommand {
   void Declare(FlagSet& flags) override {
     flags.Flag("--endpoint", "ADDRESS", &options_.endpoint.endpoint,
                "server: unix:/path or host:port (FETTLE_ENDPOINT)");
-    flags.Flag("--token-file", "FILE", &options_.endpoint.token_file,
-               "file with the worker's token, mode 0600 (FETTLE_TOKEN_FILE)")
+    flags
+        .Flag("--token-file", "FILE", &options_.endpoint.token_file,
+              "file with the worker's token, mode 0600 (FETTLE_TOKEN_FILE)")
         .completes = Completes::kFile;
     flags.Flag("--ca", "FILE", &options_.endpoint.ca_file, "certificate to trust (FETTLE_CA_FILE)")
         .completes = Completes::kFile;
@@ -36,13 +37,15 @@ class WorkerCommand final : public Subcommand {
     flags.Flag("--compile-jobs", "N", &compile_jobs_, "compiles at once (default: one per core)");
     flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")
         .completes = Completes::kFolder;
-    flags.Flag("--runner", "FILE", &local_.runner,
-               "the fettle-runner program (default: beside fettle)")
+    flags
+        .Flag("--runner", "FILE", &local_.runner,
+              "the fettle-runner program (default: beside fettle)")
         .completes = Completes::kFile;
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    if (slots_ < 0 || slots_ > 1000 || compile_jobs_ < 0 || compile_jobs_ > 1000) {
-      return absl::InvalidArgumentError("--slots and --compile-jobs: 0 to 1000");
+    if (slots_ < 0 || slots_ > 64) return absl::InvalidArgumentError("--slots: 0 to 64");
+    if (compile_jobs_ < 0 || compile_jobs_ > 1000) {
+      return absl::InvalidArgumentError("--compile-jobs: 0 to 1000");
     }
     if (options_.endpoint.endpoint.empty() && !data_.empty()) {
       options_.endpoint.endpoint = SocketEndpoint(DataFolder(data_));

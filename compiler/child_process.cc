@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/child_process.h"
 
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -10,10 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 
 #include "core/status_macros.h"
 
@@ -64,8 +64,7 @@ absl::StatusOr<Fd> InputOf(const std::string& text) {
     if (n <= 0) break;
     written += static_cast<std::size_t>(n);
   }
-  if (!fd.open() || written < text.size() ||
-      (!text.empty() && lseek(fd.get(), 0, SEEK_SET) != 0)) {
+  if (!fd.open() || written < text.size() || (!text.empty() && lseek(fd.get(), 0, SEEK_SET) != 0)) {
     return absl::ResourceExhaustedError(
         fmt::format("prepare a child's input: {}", std::strerror(errno)));
   }
@@ -283,8 +282,7 @@ absl::StatusOr<ChildResult> RunChild(const ChildCommand& command, std::stop_toke
     return absl::UnavailableError(
         fmt::format("start {}: {}", pad.program, std::strerror(pad.failed_errno)));
   }
-  const bool stopped =
-      Pump(command, pid, std::move(output.read), result).Run(stop);
+  const bool stopped = Pump(command, pid, std::move(output.read), result).Run(stop);
   Reap(pid, result);
   result.elapsed = Clock::now() - start;
   if (stopped) return absl::CancelledError(fmt::format("run {}: stopped", pad.program));

@@ -22,18 +22,19 @@ struct ChildLimits {
 };
 
 struct ChildCommand {
-  std::vector<std::string> argv;         // argv[0] is the program: a path, or found in /usr/bin, /bin.
-  std::vector<std::string> environment;  // "NAME=value"; the whole environment, nothing is inherited.
-  std::string working_dir;               // Empty: the caller's.
-  std::string input;                     // Written to its standard input, which is then closed.
+  std::vector<std::string> argv;  // argv[0] is the program: a path, or found in /usr/bin, /bin.
+  std::vector<std::string>
+      environment;          // "NAME=value"; the whole environment, nothing is inherited.
+  std::string working_dir;  // Empty: the caller's.
+  std::string input;        // Written to its standard input, which is then closed.
   ChildLimits limits;
 };
 
 struct ChildResult {
-  int exit_code = -1;        // -1: ended by `signal`.
+  int exit_code = -1;  // -1: ended by `signal`.
   int signal = 0;
-  bool timed_out = false;    // Killed at the wall limit.
-  std::string output;        // Standard output and error, merged.
+  bool timed_out = false;  // Killed at the wall limit.
+  std::string output;      // Standard output and error, merged.
   bool output_truncated = false;
   std::chrono::nanoseconds elapsed{}, cpu_time{};
   std::int64_t max_rss_bytes = 0;

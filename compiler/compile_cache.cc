@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/compile_cache.h"
 
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <filesystem>
 
 #include "compiler/files.h"
 #include "core/digest.h"

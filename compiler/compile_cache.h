@@ -10,8 +10,8 @@
 namespace fettle {
 
 struct CompileCacheOptions {
-  std::string folder;                                // Created when missing.
-  std::int64_t max_bytes = std::int64_t{2} << 30;    // Least recently used entries go first.
+  std::string folder;                              // Created when missing.
+  std::int64_t max_bytes = std::int64_t{2} << 30;  // Least recently used entries go first.
 };
 
 // What the caches of this machine share: results of compiles, one file each, in a folder that
@@ -35,8 +35,8 @@ class CompileCache {
 // Every input that can change what `compiler` answers to `request`, as 64 hex digits.
 std::string CompileKey(const KernelCompiler& compiler, const CompileRequest& request);
 
-// Asks the cache before the compiler. Rejections are remembered, errors never. Both must outlive the
-// result.
+// Asks the cache before the compiler. Rejections are remembered, errors never. Both must outlive
+// the result.
 std::unique_ptr<KernelCompiler> MakeCachingCompiler(KernelCompiler& compiler, CompileCache& cache);
 
 }  // namespace fettle

@@ -72,7 +72,8 @@ std::string TranslationUnit(const CompileRequest& request, const CpuOptions& opt
   if (request.dialect == Dialect::kCuda) {
     text += "#define __CUDACC__ 1\n#define __CUDA_ARCH__ 700\n";
   } else {
-    text += "#define __HIPCC__ 1\n#define __HIP_DEVICE_COMPILE__ 1\n#define __HIP_PLATFORM_AMD__ 1\n";
+    text +=
+        "#define __HIPCC__ 1\n#define __HIP_DEVICE_COMPILE__ 1\n#define __HIP_PLATFORM_AMD__ 1\n";
   }
   text += "#define FETTLE_TARGET_CPU 1\n";
   for (const auto* macros : {&request.macros, &options.macros}) {
@@ -83,9 +84,9 @@ std::string TranslationUnit(const CompileRequest& request, const CpuOptions& opt
   text += '\n';
   text += LineMarker(kEntriesFile);
   for (std::size_t i = 0; i < request.entries.size(); ++i) {
-    text += fmt::format("FETTLE_EXPORT_ENTRY({}, \"{}\", {}, {})\n",
-                        SymbolOf(request.entries[i], i), request.entries[i],
-                        waits ? "true" : "false", request.entries[i]);
+    text +=
+        fmt::format("FETTLE_EXPORT_ENTRY({}, \"{}\", {}, {})\n", SymbolOf(request.entries[i], i),
+                    request.entries[i], waits ? "true" : "false", request.entries[i]);
   }
   text += "FETTLE_EXPORT_MODULE\n";
   return text;
@@ -98,10 +99,11 @@ std::vector<Diagnostic> FindObjections(const CompileRequest& request, const CpuO
     found.push_back({request.source_name, 0, 0, "error", std::move(text)});
   };
   if (!options.rejected.empty()) {
-    object(fmt::format("option {} is not allowed for the cpu target; allowed are -O0 to -O3, "
-                       "-ffast-math, -funroll-loops, -fno-unroll-loops, -fno-tree-vectorize, "
-                       "-std=c++17, -std=c++20 and -DNAME=VALUE",
-                       options.rejected));
+    object(
+        fmt::format("option {} is not allowed for the cpu target; allowed are -O0 to -O3, "
+                    "-ffast-math, -funroll-loops, -fno-unroll-loops, -fno-tree-vectorize, "
+                    "-std=c++17, -std=c++20 and -DNAME=VALUE",
+                    options.rejected));
   }
   for (const auto* macros : {&request.macros, &options.macros}) {
     for (const auto& [name, value] : *macros) {
@@ -115,7 +117,8 @@ std::vector<Diagnostic> FindObjections(const CompileRequest& request, const CpuO
   }
   for (const auto& [name, text] : request.headers) {
     if (!IsHeaderName(name)) object(fmt::format("header {:?}: not a relative path", name));
-    for (Diagnostic& diagnostic : FindFileAccess(text, name)) found.push_back(std::move(diagnostic));
+    for (Diagnostic& diagnostic : FindFileAccess(text, name))
+      found.push_back(std::move(diagnostic));
   }
   return found;
 }
@@ -123,9 +126,9 @@ std::vector<Diagnostic> FindObjections(const CompileRequest& request, const CpuO
 CompileResult Rejected(std::vector<Diagnostic> diagnostics) {
   CompileResult result;
   for (const Diagnostic& d : diagnostics) {
-    result.log += d.line > 0 ? fmt::format("{}:{}:{}: {}: {}\n", d.file, d.line, d.column,
-                                           d.severity, d.text)
-                             : fmt::format("{}: {}: {}\n", d.file, d.severity, d.text);
+    result.log +=
+        d.line > 0 ? fmt::format("{}:{}:{}: {}: {}\n", d.file, d.line, d.column, d.severity, d.text)
+                   : fmt::format("{}: {}: {}\n", d.file, d.severity, d.text);
   }
   result.log = CleanLog(std::move(result.log), {});
   result.diagnostics = std::move(diagnostics);
@@ -135,13 +138,15 @@ CompileResult Rejected(std::vector<Diagnostic> diagnostics) {
 class CpuCompilerImpl final : public CpuCompiler {
  public:
   CpuCompilerImpl(CpuCompilerOptions options, CpuToolchain toolchain, Sandbox sandbox)
-      : options_(std::move(options)), toolchain_(std::move(toolchain)),
+      : options_(std::move(options)),
+        toolchain_(std::move(toolchain)),
         sandbox_(std::move(sandbox)) {
     report_.compiler = toolchain_.version;
     report_.isolated = sandbox_.available();
     if (!report_.isolated) {
-      report_.warning = fmt::format(
-          "kernels are compiled without isolation ({}); inline assembly is refused", sandbox_.problem());
+      report_.warning =
+          fmt::format("kernels are compiled without isolation ({}); inline assembly is refused",
+                      sandbox_.problem());
     }
     identity_ = fmt::format("{}; machine {}; runtime {}; abi 1", toolchain_.version,
                             toolchain_.machine.substr(0, 16), RuntimeHeadersDigest().substr(0, 16));
@@ -183,8 +188,8 @@ class CpuCompilerImpl final : public CpuCompiler {
  private:
   absl::Status Validate(const CompileRequest& request) const {
     if (!Supports(request.target)) {
-      return absl::InvalidArgumentError(
-          fmt::format("compile for {}: the cpu compiler makes code for cpu only", request.target.name));
+      return absl::InvalidArgumentError(fmt::format(
+          "compile for {}: the cpu compiler makes code for cpu only", request.target.name));
     }
     if (request.source.empty()) return absl::InvalidArgumentError("compile for cpu: empty source");
     if (request.entries.empty()) return absl::InvalidArgumentError("compile for cpu: no entries");
@@ -258,11 +263,11 @@ class CpuCompilerImpl final : public CpuCompiler {
   absl::StatusOr<ChildResult> RunScript(const std::string& script, const SandboxMount& job,
                                         const std::optional<SandboxMount>& precompiled,
                                         const std::stop_token& stop) const {
-    ChildCommand command{.argv = {"/bin/sh", "-c", script},
-                         .environment = {"PATH=/usr/bin:/bin", "LC_ALL=C",
-                                         "TMPDIR=" + sandbox_.Seen(job) + "/tmp"},
-                         .working_dir = sandbox_.Seen(job),
-                         .limits = options_.limits};
+    ChildCommand command{
+        .argv = {"/bin/sh", "-c", script},
+        .environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + sandbox_.Seen(job) + "/tmp"},
+        .working_dir = sandbox_.Seen(job),
+        .limits = options_.limits};
     FETTLE_ASSIGN_OR_RETURN(
         ChildResult result,
         RunChild(sandbox_.Wrap(std::move(command), Mounts(job, precompiled)), stop));
@@ -286,8 +291,8 @@ class CpuCompilerImpl final : public CpuCompiler {
     if (IsHeaderName(folder + "x")) {
       compile.insert(compile.end(), {"-iquote", at + "/src/" + folder});
     }
-    compile.insert(compile.end(), {"-iquote", at + "/src", "-I" + sandbox_.Seen(headers_),
-                                   "-I" + at + "/src"});
+    compile.insert(compile.end(),
+                   {"-iquote", at + "/src", "-I" + sandbox_.Seen(headers_), "-I" + at + "/src"});
     const std::string header =
         precompiled ? sandbox_.Seen(*precompiled) + "/all.h" : std::string("fettle_cpu.h");
     if (precompiled && toolchain_.is_clang) {
@@ -316,8 +321,7 @@ class CpuCompilerImpl final : public CpuCompiler {
     std::string key = identity_;
     for (const std::string& flag : flags) key += "\n" + flag;
     if (!sandbox_.available()) key += "\n" + headers_.host;
-    const std::string folder =
-        fmt::format("{}/pch/{}", cache_, Sha256Hex(key).substr(0, 24));
+    const std::string folder = fmt::format("{}/pch/{}", cache_, Sha256Hex(key).substr(0, 24));
     const SandboxMount final_mount{folder, "/fettle/pch", false};
     const std::lock_guard lock(precompile_mutex_);
     if (Exists(folder)) return final_mount;
@@ -345,10 +349,9 @@ class CpuCompilerImpl final : public CpuCompiler {
   absl::StatusOr<CompileResult> Judge(const CompileRequest& request, const SandboxMount& job,
                                       ChildResult child) const {
     CompileResult result;
-    result.log = CleanLog(
-        std::move(child.output),
-        {{sandbox_.Seen(job) + "/src/", ""}, {sandbox_.Seen(job) + "/", ""},
-         {sandbox_.Seen(headers_) + "/", ""}});
+    result.log = CleanLog(std::move(child.output), {{sandbox_.Seen(job) + "/src/", ""},
+                                                    {sandbox_.Seen(job) + "/", ""},
+                                                    {sandbox_.Seen(headers_) + "/", ""}});
     result.diagnostics = ParseGnuDiagnostics(result.log);
     NameEntries(request, result.diagnostics);
     if (!child.ok()) {
@@ -394,8 +397,9 @@ class CpuCompilerImpl final : public CpuCompiler {
     std::string text;
     result.repeatable = false;
     if (child.timed_out) {
-      text = fmt::format("the compiler passed its time limit of {} s",
-                         std::chrono::duration_cast<std::chrono::seconds>(options_.limits.wall).count());
+      text = fmt::format(
+          "the compiler passed its time limit of {} s",
+          std::chrono::duration_cast<std::chrono::seconds>(options_.limits.wall).count());
     } else if (result.log.find("out of memory") != std::string::npos ||
                result.log.find("memory exhausted") != std::string::npos) {
       text = fmt::format("the compiler passed its memory limit of {} MiB",
@@ -410,12 +414,14 @@ class CpuCompilerImpl final : public CpuCompiler {
       for (const Diagnostic& diagnostic : result.diagnostics) {
         if (diagnostic.severity == "error") return;
       }
-      text = child.exit_code == kLinkFailed
-                 ? fmt::format("the linker refused: {}", result.log.substr(0, result.log.find('\n')))
-                 : fmt::format("the compiler ended with {}", child.Ending());
+      text =
+          child.exit_code == kLinkFailed
+              ? fmt::format("the linker refused: {}", result.log.substr(0, result.log.find('\n')))
+              : fmt::format("the compiler ended with {}", child.Ending());
     }
     result.diagnostics.push_back({request.source_name, 0, 0, "error", text});
-    result.log = CleanLog(fmt::format("{}: error: {}\n{}", request.source_name, text, result.log), {});
+    result.log =
+        CleanLog(fmt::format("{}: error: {}\n{}", request.source_name, text, result.log), {});
   }
 
   CpuCompilerOptions options_;

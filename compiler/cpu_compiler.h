@@ -18,7 +18,7 @@ struct CpuCompilerOptions {
                         .cpu_seconds = 40,
                         .address_space_bytes = std::int64_t{3} << 30,
                         .file_bytes = std::int64_t{256} << 20};
-  bool isolate = true;           // In bubblewrap, where it works (compiler/sandbox.h).
+  bool isolate = true;  // In bubblewrap, where it works (compiler/sandbox.h).
 };
 
 // What the cpu target compiles with; `warning` is empty, or says what is missing.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/cpu_toolchain.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+
+#include <unistd.h>
 
 #include "core/digest.h"
 #include "core/status_macros.h"
@@ -24,7 +24,8 @@ std::string FindExecutable(const std::string& name) {
     return access(name.c_str(), X_OK) == 0 ? RealPath(name) : std::string();
   }
   const char* variable = std::getenv("PATH");
-  std::string folders = std::string(variable == nullptr ? "" : variable) + ":/usr/bin:/usr/local/bin";
+  std::string folders =
+      std::string(variable == nullptr ? "" : variable) + ":/usr/bin:/usr/local/bin";
   for (std::size_t at = 0; at <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', at), folders.size());
     const std::string path = folders.substr(at, end - at) + "/" + name;
@@ -44,7 +45,8 @@ absl::StatusOr<std::string> Ask(const std::vector<std::string>& argv) {
   command.limits.output_bytes = 4 << 20;
   FETTLE_ASSIGN_OR_RETURN(const ChildResult result, RunChild(command, {}));
   if (!result.ok()) {
-    return absl::UnavailableError(fmt::format("run {}: it ended with {}", argv[0], result.Ending()));
+    return absl::UnavailableError(
+        fmt::format("run {}: it ended with {}", argv[0], result.Ending()));
   }
   return result.output;
 }
@@ -79,9 +81,8 @@ absl::StatusOr<CpuToolchain> FindCpuToolchain(const std::string& compiler) {
   FETTLE_ASSIGN_OR_RETURN(const std::string version, Ask({found.compiler, "--version"}));
   found.version = FirstLine(version);
   found.is_clang = version.find("clang") != std::string::npos;
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::string macros,
-      Ask({found.compiler, "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"}));
+  FETTLE_ASSIGN_OR_RETURN(const std::string macros, Ask({found.compiler, "-march=native", "-dM",
+                                                         "-E", "-x", "c++", "/dev/null"}));
   found.machine = Sha256Hex(macros);
   found.libgcc = LibraryPath(found.compiler, "libgcc.a");
   found.libmvec = LibraryPath(found.compiler, "libmvec.so.1");
@@ -95,9 +96,17 @@ absl::StatusOr<CpuToolchain> FindCpuToolchain(const std::string& compiler) {
 }
 
 CpuOptions ReadCpuOptions(const std::vector<std::string>& options) {
-  static const std::vector<std::string> kAllowed = {
-      "-O0", "-O1", "-O2", "-O3", "-funroll-loops", "-fno-unroll-loops", "-fno-tree-vectorize",
-      "-std=c++17", "-std=c++20", "-std=gnu++17", "-std=gnu++20"};
+  static const std::vector<std::string> kAllowed = {"-O0",
+                                                    "-O1",
+                                                    "-O2",
+                                                    "-O3",
+                                                    "-funroll-loops",
+                                                    "-fno-unroll-loops",
+                                                    "-fno-tree-vectorize",
+                                                    "-std=c++17",
+                                                    "-std=c++20",
+                                                    "-std=gnu++17",
+                                                    "-std=gnu++20"};
   CpuOptions out;
   for (const std::string& option : options) {
     if (option == "-ffast-math" || option == "--use_fast_math" || option == "-use_fast_math") {
@@ -120,28 +129,28 @@ std::vector<std::string> CpuCompileFlags(const CpuToolchain& toolchain, CompileM
                                          const CpuOptions& options) {
   const bool check = mode == CompileMode::kCheck;
   std::vector<std::string> flags = {
-      "-std=c++17", "-fPIC", "-march=native", "-fno-exceptions", "-fno-rtti",
-      "-fvisibility=hidden", "-w",
+      "-std=c++17", "-fPIC", "-march=native", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden",
+      "-w",
       // Kernels reinterpret memory (uint4 as half2[4]); without this they are miscompiled.
-      "-fno-strict-aliasing",
-      "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-semantic-interposition",
+      "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
+      "-fno-semantic-interposition",
       // Large local arrays hit the guard page below a fiber's stack instead of jumping over it.
-      "-fstack-clash-protection",
-      "-fno-asynchronous-unwind-tables", "-fmessage-length=0", "-fdiagnostics-color=never",
-      fmt::format("-DFETTLE_CPU_CHECK={}", check ? 1 : 0), fmt::format("-DFETTLE_CPU_LANES={}", lanes)};
+      "-fstack-clash-protection", "-fno-asynchronous-unwind-tables", "-fmessage-length=0",
+      "-fdiagnostics-color=never", fmt::format("-DFETTLE_CPU_CHECK={}", check ? 1 : 0),
+      fmt::format("-DFETTLE_CPU_LANES={}", lanes)};
   flags.push_back(check ? "-O1" : "-O3");
   if (check) {
-    flags.insert(flags.end(),
-                 {"-g1", "-gdwarf-4", "-fno-omit-frame-pointer", "-ftrivial-auto-var-init=pattern",
-                  "-fsanitize=thread",
-                  "-fsanitize=bounds,alignment,shift,signed-integer-overflow,"
-                  "integer-divide-by-zero,null,return,unreachable,vla-bound"});
+    flags.insert(flags.end(), {"-g1", "-gdwarf-4", "-fno-omit-frame-pointer",
+                               "-ftrivial-auto-var-init=pattern", "-fsanitize=thread",
+                               "-fsanitize=bounds,alignment,shift,signed-integer-overflow,"
+                               "integer-divide-by-zero,null,return,unreachable,vla-bound"});
     if (toolchain.is_clang) {
       flags.insert(flags.end(), {"-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm",
                                  "-tsan-instrument-read-before-write=1"});
     } else {
-      flags.insert(flags.end(), {"-fno-inline-small-functions", "-fno-tree-loop-distribute-patterns",
-                                 "--param", "tsan-instrument-func-entry-exit=0"});
+      flags.insert(flags.end(),
+                   {"-fno-inline-small-functions", "-fno-tree-loop-distribute-patterns", "--param",
+                    "tsan-instrument-func-entry-exit=0"});
     }
   }
   // A check build keeps its optimization level and exact arithmetic, whatever the request says.
@@ -153,8 +162,8 @@ std::vector<std::string> CpuCompileFlags(const CpuToolchain& toolchain, CompileM
 
 std::vector<std::string> CpuLinkFlags(const CpuToolchain& toolchain, CompileMode mode,
                                       const CpuOptions& options) {
-  std::vector<std::string> flags = {"-shared", "--hash-style=gnu", "-z", "norelro", "-z",
-                                    "noexecstack"};
+  std::vector<std::string> flags = {"-shared", "--hash-style=gnu", "-z", "norelro",
+                                    "-z",      "noexecstack"};
   if (mode == CompileMode::kCheck) {
     // g++ leaves mem* calls of unknown size uninstrumented; the runtime checks them instead.
     flags.insert(flags.end(), {"--wrap=memcpy", "--wrap=memmove", "--wrap=memset"});
@@ -169,15 +178,18 @@ bool IsAllowedImport(std::string_view symbol) {
     if (symbol.starts_with(prefix)) return true;
   }
   static const std::vector<std::string_view> kPlain = {
-      "__tls_get_addr", "memcpy", "memmove", "memset", "memcmp", "strlen",
+      "__tls_get_addr",        "memcpy",  "memmove", "memset", "memcmp", "strlen",
       "_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"};
   static const std::vector<std::string_view> kMath = {
-      "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos",
-      "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fdim", "floor", "fma", "fmax",
-      "fmin", "fmod", "frexp", "hypot", "ilogb", "j0", "j1", "jn", "ldexp", "lgamma", "llrint",
-      "llround", "log", "log10", "log1p", "log2", "logb", "lrint", "lround", "modf", "nan",
-      "nearbyint", "nextafter", "pow", "remainder", "remquo", "rint", "round", "roundeven", "scalbln",
-      "scalbn", "sin", "sincos", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn"};
+      "acos",   "acosh",    "asin",    "asinh",     "atan",      "atan2",     "atanh", "cbrt",
+      "ceil",   "copysign", "cos",     "cosh",      "erf",       "erfc",      "exp",   "exp10",
+      "exp2",   "expm1",    "fabs",    "fdim",      "floor",     "fma",       "fmax",  "fmin",
+      "fmod",   "frexp",    "hypot",   "ilogb",     "j0",        "j1",        "jn",    "ldexp",
+      "lgamma", "llrint",   "llround", "log",       "log10",     "log1p",     "log2",  "logb",
+      "lrint",  "lround",   "modf",    "nan",       "nearbyint", "nextafter", "pow",   "remainder",
+      "remquo", "rint",     "round",   "roundeven", "scalbln",   "scalbn",    "sin",   "sincos",
+      "sinh",   "sqrt",     "tan",     "tanh",      "tgamma",    "trunc",     "y0",    "y1",
+      "yn"};
   const auto in = [](const std::vector<std::string_view>& list, std::string_view name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };

@@ -15,9 +15,9 @@ namespace fettle {
 struct CpuToolchain {
   std::string compiler, linker;  // Real paths.
   bool is_clang = false;
-  std::string version;           // First line of --version.
-  std::string machine;           // Digest of the macros that -march=native defines.
-  std::string libgcc, libmvec;   // Paths; empty where there is none.
+  std::string version;          // First line of --version.
+  std::string machine;          // Digest of the macros that -march=native defines.
+  std::string libgcc, libmvec;  // Paths; empty where there is none.
   // Folders beside /usr that the compiler needs in its sandbox (a compiler in /opt).
   std::vector<SandboxMount> mounts;
 };
@@ -30,7 +30,7 @@ struct CpuOptions {
   std::vector<std::string> flags;  // For the compiler, in order.
   std::vector<std::pair<std::string, std::string>> macros;
   bool fast_math = false;
-  std::string rejected;            // The first option that is not allowed; empty: all are.
+  std::string rejected;  // The first option that is not allowed; empty: all are.
 };
 CpuOptions ReadCpuOptions(const std::vector<std::string>& options);
 

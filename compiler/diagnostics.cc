@@ -70,7 +70,8 @@ std::string CleanLog(std::string log,
       log.replace(at, from.size(), to);
     }
   }
-  std::erase_if(log, [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 127; });
+  std::erase_if(log,
+                [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 127; });
   constexpr std::string_view kCut = "\n[log cut here]\n";
   if (log.size() > kMaxLogBytes) {
     std::size_t keep = kMaxLogBytes - kCut.size();

@@ -13,12 +13,12 @@ namespace fettle {
 inline constexpr std::size_t kMaxLogBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDiagnostics = 200;
 
-// Diagnostics out of the text that g++ and clang print: "file:line:column: severity: text". Lines of
-// context are left out; an "In file included from" chain too. At most kMaxDiagnostics.
+// Diagnostics out of the text that g++ and clang print: "file:line:column: severity: text". Lines
+// of context are left out; an "In file included from" chain too. At most kMaxDiagnostics.
 std::vector<Diagnostic> ParseGnuDiagnostics(std::string_view log);
 
-// The log with each `from` replaced by its `to`, control characters but tab and newline dropped, and
-// cut to kMaxLogBytes with a closing line that says so.
+// The log with each `from` replaced by its `to`, control characters but tab and newline dropped,
+// and cut to kMaxLogBytes with a closing line that says so.
 std::string CleanLog(std::string log,
                      const std::vector<std::pair<std::string, std::string>>& replacements);
 

@@ -9,8 +9,8 @@
 
 namespace fettle {
 
-// Files and folders of the compile caches. Errors name the path: kResourceExhausted when the disk or
-// a quota is full, kNotFound, kPermissionDenied, else kInternal.
+// Files and folders of the compile caches. Errors name the path: kResourceExhausted when the disk
+// or a quota is full, kNotFound, kPermissionDenied, else kInternal.
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Creates missing parent folders. Not atomic.
@@ -18,7 +18,8 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes);
 // Readers see the old file or the whole new one, whatever happens to the writer.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 absl::Status MakeFolders(const std::string& path);
-// Moves folder `from` to `to`; when `to` exists already (another process was faster), removes `from`.
+// Moves folder `from` to `to`; when `to` exists already (another process was faster), removes
+// `from`.
 absl::Status PublishFolder(const std::string& from, const std::string& to);
 bool Exists(const std::string& path);
 

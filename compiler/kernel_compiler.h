@@ -15,40 +15,40 @@
 namespace fettle {
 
 struct Diagnostic {
-  std::string file;            // The user's own file name.
-  int line = 0, column = 0;    // From 1, in the user's own text; 0 where unknown.
-  std::string severity;        // "error", "warning", "note", "remark".
+  std::string file;          // The user's own file name.
+  int line = 0, column = 0;  // From 1, in the user's own text; 0 where unknown.
+  std::string severity;      // "error", "warning", "note", "remark".
   std::string text;
 };
 
 enum class CompileMode {
-  kFast,    // For timing.
-  kCheck,   // cpu only: instrumented for the checking runtime.
+  kFast,   // For timing.
+  kCheck,  // cpu only: instrumented for the checking runtime.
 };
 
 struct CompileRequest {
   Target target;
   Dialect dialect = Dialect::kCuda;
   CompileMode mode = CompileMode::kFast;
-  int lanes = 32;              // cpu: warp width the kernel is run at; 32 or 64.
-  std::string source_name;     // "kernel.cu"
+  int lanes = 32;           // cpu: warp width the kernel is run at; 32 or 64.
+  std::string source_name;  // "kernel.cu"
   std::string source;
   std::vector<std::pair<std::string, std::string>> headers;  // Name, text.
   std::vector<std::pair<std::string, std::string>> macros;   // Name, value.
-  std::vector<std::string> entries;   // Name expressions: "layernorm_fwd<__half>".
-  std::vector<std::string> options;   // Allow-listed per target; anything else is rejected.
+  std::vector<std::string> entries;  // Name expressions: "layernorm_fwd<__half>".
+  std::vector<std::string> options;  // Allow-listed per target; anything else is rejected.
 };
 
 // The compiler accepted or rejected the source. Rejection is a result, not an error: the proposer
 // reads the diagnostics and tries again.
 struct CompileResult {
   bool accepted = false;
-  std::string code_object;     // Empty unless accepted.
+  std::string code_object;  // Empty unless accepted.
   // Symbol of entries[i] in the code object.
   std::vector<std::string> symbols;
   std::vector<Diagnostic> diagnostics;
-  std::string log;             // Compiler's text, <= 64 KiB, with the user's file names.
-  std::string compiler;        // Identity: "g++ 12.2.0 (Debian ...)", "nvrtc 13.0 (<build>)".
+  std::string log;       // Compiler's text, <= 64 KiB, with the user's file names.
+  std::string compiler;  // Identity: "g++ 12.2.0 (Debian ...)", "nvrtc 13.0 (<build>)".
   bool cache_hit = false;
   // False: a limit on time or memory decided, so another try may end otherwise. Never cached.
   bool repeatable = true;

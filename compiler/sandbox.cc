@@ -45,8 +45,8 @@ Sandbox Sandbox::Probe() {
   if (!result.ok()) return None(std::string(result.status().message()));
   if (!result->ok()) {
     const std::string first = result->output.substr(0, result->output.find('\n'));
-    return None(fmt::format("bubblewrap does not work here: {}",
-                            first.empty() ? result->Ending() : first));
+    return None(
+        fmt::format("bubblewrap does not work here: {}", first.empty() ? result->Ending() : first));
   }
   return sandbox;
 }
@@ -69,8 +69,10 @@ ChildCommand Sandbox::Wrap(ChildCommand command, const std::vector<SandboxMount>
 std::string ShellQuote(const std::string& text) {
   std::string quoted = "'";
   for (char c : text) {
-    if (c == '\'') quoted += "'\\''";
-    else quoted += c;
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
   }
   return quoted + "'";
 }

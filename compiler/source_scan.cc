@@ -23,8 +23,10 @@ class Blanker {
       } else if (Starts("/*")) {
         BlockComment();
       } else if (in_[at_] == '"') {
-        if (IsRawPrefix()) RawString();
-        else Quoted('"');
+        if (IsRawPrefix())
+          RawString();
+        else
+          Quoted('"');
       } else if (in_[at_] == '\'') {
         Quoted('\'');
       } else if (std::isdigit(static_cast<unsigned char>(in_[at_])) != 0 &&
@@ -197,7 +199,7 @@ std::string DynamicSharedMacro(std::string_view declaration, bool local) {
 
 bool IsWait(std::string_view word) {
   static constexpr std::array<std::string_view, 9> kPrefixes = {
-      "__sync", "__shfl", "__ballot", "__any", "__all", "__activemask",
+      "__sync",   "__shfl",    "__ballot",          "__any", "__all", "__activemask",
       "__match_", "__reduce_", "cooperative_groups"};
   static constexpr std::array<std::string_view, 5> kAmd = {
       "__builtin_amdgcn_s_barrier", "__builtin_amdgcn_readfirstlane", "__builtin_amdgcn_readlane",
@@ -296,15 +298,14 @@ std::string RewriteDynamicShared(std::string_view source) {
     const std::size_t end = code.find(';', begin);
     if (end == std::string::npos) return;
     // The original text may hold comments; the blanked one does not.
-    const std::string macro =
-        DynamicSharedMacro(std::string_view(code).substr(begin, end - begin),
-                           InsideFunction(code, at));
+    const std::string macro = DynamicSharedMacro(std::string_view(code).substr(begin, end - begin),
+                                                 InsideFunction(code, at));
     if (macro.empty()) return;
     out.append(source.substr(copied, at - copied)).append(macro);
-    out.append(static_cast<std::size_t>(std::count(code.begin() + static_cast<std::ptrdiff_t>(at),
-                                                   code.begin() + static_cast<std::ptrdiff_t>(end),
-                                                   '\n')),
-               '\n');
+    out.append(
+        static_cast<std::size_t>(std::count(code.begin() + static_cast<std::ptrdiff_t>(at),
+                                            code.begin() + static_cast<std::ptrdiff_t>(end), '\n')),
+        '\n');
     copied = end + 1;
   });
   out.append(source.substr(copied));

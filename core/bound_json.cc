@@ -17,8 +17,8 @@ constexpr std::array<std::string_view, 7> kRoles = {"in",     "out",      "inout
                                                     "scalar", "pointers", "none"};
 constexpr std::array<std::string_view, 3> kCaseSets = {"timed", "checked", "held_out"};
 constexpr std::array<std::string_view, 13> kFills = {
-    "zero",    "constant", "normal", "uniform", "index_uniform", "zipf", "sorted", "permutation",
-    "repeated", "runs",    "offsets", "list",   "file"};
+    "zero",        "constant", "normal", "uniform", "index_uniform", "zipf", "sorted",
+    "permutation", "repeated", "runs",   "offsets", "list",          "file"};
 constexpr std::array<std::string_view, 5> kRestores = {"none", "all", "touched_index",
                                                        "touched_list", "touched_reference"};
 constexpr std::array<std::string_view, 5> kTolerances = {"auto", "relative", "exact_bits",
@@ -37,9 +37,12 @@ std::string_view NameOf(const std::array<std::string_view, N>& names, E value) {
 }
 
 json ToJson(const Fill& fill) {
-  json out = {{"kind", NameOf(kFills, fill.kind)}, {"a", JsonNumber(fill.a)},
-              {"b", JsonNumber(fill.b)},           {"lo", fill.lo},
-              {"hi", fill.hi},                     {"list", fill.list},
+  json out = {{"kind", NameOf(kFills, fill.kind)},
+              {"a", JsonNumber(fill.a)},
+              {"b", JsonNumber(fill.b)},
+              {"lo", fill.lo},
+              {"hi", fill.hi},
+              {"list", fill.list},
               {"file", fill.file}};
   json rows = json::array();
   for (const auto& [row, override_fill] : fill.rows) {
@@ -137,12 +140,9 @@ absl::StatusOr<BoundTensor> TensorFromJson(const json& in) {
 }
 
 json ToJson(const BoundTolerance& tolerance) {
-  json out = {{"output", tolerance.output},
-              {"kind", NameOf(kTolerances, tolerance.kind)},
-              {"rtol", JsonNumber(tolerance.rtol)},
-              {"atol", JsonNumber(tolerance.atol)},
-              {"reduce", tolerance.reduce},
-              {"acc", DTypeName(tolerance.acc)}};
+  json out = {{"output", tolerance.output},         {"kind", NameOf(kTolerances, tolerance.kind)},
+              {"rtol", JsonNumber(tolerance.rtol)}, {"atol", JsonNumber(tolerance.atol)},
+              {"reduce", tolerance.reduce},         {"acc", DTypeName(tolerance.acc)}};
   if (tolerance.inner) out["inner"] = DTypeName(*tolerance.inner);
   if (tolerance.raw) out["raw"] = true;
   return out;
@@ -222,8 +222,12 @@ json ToJson(const BoundArg& arg) {
       out["index"] = arg.index;
       out["offset"] = arg.offset;
       break;
-    case BoundArg::Kind::kPointers: out["index"] = arg.index; break;
-    case BoundArg::Kind::kValue: out["bytes"] = Base64Of(arg.bytes); break;
+    case BoundArg::Kind::kPointers:
+      out["index"] = arg.index;
+      break;
+    case BoundArg::Kind::kValue:
+      out["bytes"] = Base64Of(arg.bytes);
+      break;
     case BoundArg::Kind::kStruct: {
       json fields = json::array();
       for (const auto& [at, field] : arg.fields) {
@@ -234,7 +238,8 @@ json ToJson(const BoundArg& arg) {
       out["fields"] = std::move(fields);
       break;
     }
-    case BoundArg::Kind::kNull: break;
+    case BoundArg::Kind::kNull:
+      break;
     case BoundArg::Kind::kTensorMap:
       out["tensor_map"] = arg.tensor_map;
       if (!arg.fields.empty()) out["buffer"] = ToJson(arg.fields.front().second);
@@ -275,7 +280,9 @@ absl::StatusOr<BoundArg> ArgFromJson(const json& in, int depth) {
       reader.Get("index", arg.index);
       reader.Get("offset", arg.offset);
       break;
-    case BoundArg::Kind::kPointers: reader.Get("index", arg.index); break;
+    case BoundArg::Kind::kPointers:
+      reader.Get("index", arg.index);
+      break;
     case BoundArg::Kind::kValue:
     case BoundArg::Kind::kStruct: {
       reader.Get("bytes", bytes);
@@ -286,7 +293,8 @@ absl::StatusOr<BoundArg> ArgFromJson(const json& in, int depth) {
       FETTLE_RETURN_IF_ERROR(ReadStructFields(reader, arg, depth));
       break;
     }
-    case BoundArg::Kind::kNull: break;
+    case BoundArg::Kind::kNull:
+      break;
     case BoundArg::Kind::kTensorMap:
       reader.Get("tensor_map", arg.tensor_map);
       arg.fields.resize(1);

@@ -21,13 +21,27 @@ void AppendString(std::string_view text, std::string& out) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (byte < 0x20) {
           out += "\\u00";
@@ -118,8 +132,12 @@ std::u16string Utf16(std::string_view text) {
 
 void Append(const nlohmann::json& json, std::string& out) {
   switch (json.type()) {
-    case nlohmann::json::value_t::null: out += "null"; return;
-    case nlohmann::json::value_t::boolean: out += json.get<bool>() ? "true" : "false"; return;
+    case nlohmann::json::value_t::null:
+      out += "null";
+      return;
+    case nlohmann::json::value_t::boolean:
+      out += json.get<bool>() ? "true" : "false";
+      return;
     case nlohmann::json::value_t::number_integer:
       // Integers beyond 2^53 keep their digits: rounding them would merge different inputs.
       out += std::to_string(json.get<std::int64_t>());
@@ -127,7 +145,9 @@ void Append(const nlohmann::json& json, std::string& out) {
     case nlohmann::json::value_t::number_unsigned:
       out += std::to_string(json.get<std::uint64_t>());
       return;
-    case nlohmann::json::value_t::number_float: AppendNumber(json.get<double>(), out); return;
+    case nlohmann::json::value_t::number_float:
+      AppendNumber(json.get<double>(), out);
+      return;
     case nlohmann::json::value_t::string:
       AppendString(json.get_ref<const std::string&>(), out);
       return;
@@ -161,7 +181,8 @@ void Append(const nlohmann::json& json, std::string& out) {
       out += '}';
       return;
     }
-    default: FETTLE_CHECK(false && "no JSON form");
+    default:
+      FETTLE_CHECK(false && "no JSON form");
   }
 }
 

@@ -29,10 +29,14 @@ std::size_t Distance(std::string_view a, std::string_view b) {
 
 std::string_view KindName(const Doc& doc) {
   switch (doc.kind) {
-    case Doc::Kind::kNull: return "nothing";
-    case Doc::Kind::kScalar: return "a single value";
-    case Doc::Kind::kList: return "a list";
-    case Doc::Kind::kMap: return "a map";
+    case Doc::Kind::kNull:
+      return "nothing";
+    case Doc::Kind::kScalar:
+      return "a single value";
+    case Doc::Kind::kList:
+      return "a list";
+    case Doc::Kind::kMap:
+      return "a map";
   }
   return "";
 }
@@ -115,8 +119,9 @@ bool IsIdentifier(std::string_view text) {
 Fields::Fields(const Doc& doc, std::string path, Problems& problems)
     : doc_(doc), path_(std::move(path)), problems_(problems), valid_(doc.kind == Doc::Kind::kMap) {
   if (!valid_) {
-    problems_.Add(doc_, path_, fmt::format("{} must be a map of fields, not {}",
-                                           path_.empty() ? "the file" : path_, KindName(doc_)));
+    problems_.Add(doc_, path_,
+                  fmt::format("{} must be a map of fields, not {}",
+                              path_.empty() ? "the file" : path_, KindName(doc_)));
   }
 }
 
@@ -155,8 +160,9 @@ std::optional<std::string> ReadIdentifier(const Doc& doc, const std::string& pat
                                           Problems& problems) {
   std::optional<std::string> text = ReadText(doc, path, problems);
   if (!text || IsIdentifier(*text)) return text;
-  problems.Add(doc, path, fmt::format("{} must be a name of letters, digits and underscores, not '{}'",
-                                      path, text->substr(0, 80)));
+  problems.Add(doc, path,
+               fmt::format("{} must be a name of letters, digits and underscores, not '{}'", path,
+                           text->substr(0, 80)));
   return std::nullopt;
 }
 
@@ -182,10 +188,11 @@ std::optional<double> ReadReal(const Doc& doc, const std::string& path, Problems
   if (doc.kind == Doc::Kind::kScalar) {
     if (const auto value = ParseReal(doc.text)) return value;
   }
-  problems.Add(doc, path, fmt::format("{} must be a number, not {}", path,
-                                      doc.kind == Doc::Kind::kScalar
-                                          ? fmt::format("'{}'", doc.text.substr(0, 80))
-                                          : std::string(KindName(doc))));
+  problems.Add(
+      doc, path,
+      fmt::format("{} must be a number, not {}", path,
+                  doc.kind == Doc::Kind::kScalar ? fmt::format("'{}'", doc.text.substr(0, 80))
+                                                 : std::string(KindName(doc))));
   return std::nullopt;
 }
 
@@ -215,11 +222,11 @@ std::optional<Expr> ReadExpr(const Doc& doc, const std::string& path,
     if (names.contains(name)) continue;
     known = false;
     const auto at = doc.text.find(name.substr(0, name.find('(')));
-    problems.Add(doc.line,
-                 ColumnWithin(doc, static_cast<int>(at == std::string::npos ? 0 : at) + 1), path,
-                 names.empty() ? fmt::format("{} must be {}, not '{}'", path, what, doc.text)
-                               : fmt::format("{}: '{}' is not one of the {} that may stand here; {}",
-                                             path, name, what, Suggest(name, names)));
+    problems.Add(
+        doc.line, ColumnWithin(doc, static_cast<int>(at == std::string::npos ? 0 : at) + 1), path,
+        names.empty() ? fmt::format("{} must be {}, not '{}'", path, what, doc.text)
+                      : fmt::format("{}: '{}' is not one of the {} that may stand here; {}", path,
+                                    name, what, Suggest(name, names)));
   }
   if (!known) return std::nullopt;
   return *std::move(expr);
@@ -249,8 +256,9 @@ std::optional<std::string> ReadChoice(const Doc& doc, const std::string& path,
                                       const std::set<std::string>& choices, Problems& problems) {
   std::optional<std::string> text = ReadText(doc, path, problems);
   if (!text || choices.contains(*text)) return text;
-  problems.Add(doc, path, fmt::format("{}: '{}' is not a choice here; {}", path,
-                                      text->substr(0, 80), Suggest(*text, choices)));
+  problems.Add(doc, path,
+               fmt::format("{}: '{}' is not a choice here; {}", path, text->substr(0, 80),
+                           Suggest(*text, choices)));
   return std::nullopt;
 }
 

@@ -23,11 +23,11 @@ struct DocEntry;
 struct Doc {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;              // kScalar.
-  bool quoted = false;           // kScalar: written in quotes (a string in JSON).
-  int line = 0, column = 0;      // From 1; 0: no place.
-  std::vector<Doc> items;        // kList.
-  std::vector<DocEntry> entries; // kMap, in the order written.
+  std::string text;               // kScalar.
+  bool quoted = false;            // kScalar: written in quotes (a string in JSON).
+  int line = 0, column = 0;       // From 1; 0: no place.
+  std::vector<Doc> items;         // kList.
+  std::vector<DocEntry> entries;  // kMap, in the order written.
 
   const Doc* Find(std::string_view key) const;
 };

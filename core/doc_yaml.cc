@@ -77,8 +77,7 @@ class Builder final : public YAML::EventHandler {
     problems_.Add(mark.line + 1, mark.column + 1, "",
                   fmt::format("tags such as '{}' are not part of the format; remove it", tag));
   }
-  void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-            Doc::Kind kind) {
+  void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Doc::Kind kind) {
     RefuseAnchor(mark, anchor);
     RefuseTag(mark, tag);
     too_deep_ |= levels_.size() >= kMaxDepth;
@@ -111,9 +110,9 @@ class Builder final : public YAML::EventHandler {
     level.key.reset();
     for (const DocEntry& other : level.doc.entries) {
       if (other.key != entry.key) continue;
-      problems_.Add(entry.line, entry.column, entry.key,
-                    fmt::format("'{}' stands here twice, first in line {}; keep one", entry.key,
-                                other.line));
+      problems_.Add(
+          entry.line, entry.column, entry.key,
+          fmt::format("'{}' stands here twice, first in line {}; keep one", entry.key, other.line));
       return;
     }
     entry.value = std::move(value);
@@ -130,7 +129,8 @@ class Builder final : public YAML::EventHandler {
 
 std::optional<Doc> DocFromYaml(std::string_view text, Problems& problems) {
   if (text.size() > kMaxBytes) {
-    problems.Add(0, 0, "", fmt::format("the file has {} bytes; at most {}", text.size(), kMaxBytes));
+    problems.Add(0, 0, "",
+                 fmt::format("the file has {} bytes; at most {}", text.size(), kMaxBytes));
     return std::nullopt;
   }
   std::istringstream stream{std::string(text)};

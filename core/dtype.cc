@@ -15,10 +15,10 @@ namespace {
 
 // What a bit pattern above the largest finite value means.
 enum class Special {
-  kIeee,   // Infinities and NaN.
+  kIeee,     // Infinities and NaN.
   kNanOnly,  // One NaN magnitude (all ones), no infinity.
-  kFnuz,   // The pattern of -0 is the only NaN; no infinity.
-  kNone,   // Every pattern is finite.
+  kFnuz,     // The pattern of -0 is the only NaN; no infinity.
+  kNone,     // Every pattern is finite.
 };
 
 // A small binary float: sign, exponent, mantissa.
@@ -31,14 +31,22 @@ struct FloatFormat {
 
 FloatFormat FormatOf(DType dtype) {
   switch (dtype) {
-    case DType::kF16: return {5, 10, 15, Special::kIeee};
-    case DType::kBF16: return {8, 7, 127, Special::kIeee};
-    case DType::kF8E4M3FN: return {4, 3, 7, Special::kNanOnly};
-    case DType::kF8E4M3FNUZ: return {4, 3, 8, Special::kFnuz};
-    case DType::kF8E5M2: return {5, 2, 15, Special::kIeee};
-    case DType::kF8E5M2FNUZ: return {5, 2, 16, Special::kFnuz};
-    case DType::kF4E2M1X2: return {2, 1, 1, Special::kNone};
-    default: break;
+    case DType::kF16:
+      return {5, 10, 15, Special::kIeee};
+    case DType::kBF16:
+      return {8, 7, 127, Special::kIeee};
+    case DType::kF8E4M3FN:
+      return {4, 3, 7, Special::kNanOnly};
+    case DType::kF8E4M3FNUZ:
+      return {4, 3, 8, Special::kFnuz};
+    case DType::kF8E5M2:
+      return {5, 2, 15, Special::kIeee};
+    case DType::kF8E5M2FNUZ:
+      return {5, 2, 16, Special::kFnuz};
+    case DType::kF4E2M1X2:
+      return {2, 1, 1, Special::kNone};
+    default:
+      break;
   }
   FETTLE_CHECK(false && "not a small float");
   return {};
@@ -52,10 +60,13 @@ std::uint32_t SignBit(const FloatFormat& format) {
 std::uint32_t MaxFiniteBits(const FloatFormat& format) {
   const std::uint32_t all = SignBit(format) - 1;
   switch (format.special) {
-    case Special::kIeee: return all - (1u << format.mantissa_bits);
-    case Special::kNanOnly: return all - 1;
+    case Special::kIeee:
+      return all - (1u << format.mantissa_bits);
+    case Special::kNanOnly:
+      return all - 1;
     case Special::kFnuz:
-    case Special::kNone: return all;
+    case Special::kNone:
+      return all;
   }
   return all;
 }
@@ -87,19 +98,25 @@ std::uint32_t NanBits(const FloatFormat& format, std::uint32_t sign) {
   switch (format.special) {
     case Special::kIeee:
       return sign | (MaxFiniteBits(format) + 1) | (1u << (format.mantissa_bits - 1));
-    case Special::kNanOnly: return sign | (SignBit(format) - 1);
-    case Special::kFnuz: return SignBit(format);
-    case Special::kNone: return MaxFiniteBits(format);  // No NaN: the largest value.
+    case Special::kNanOnly:
+      return sign | (SignBit(format) - 1);
+    case Special::kFnuz:
+      return SignBit(format);
+    case Special::kNone:
+      return MaxFiniteBits(format);  // No NaN: the largest value.
   }
   return 0;
 }
 
 std::uint32_t OverflowBits(const FloatFormat& format, std::uint32_t sign) {
   switch (format.special) {
-    case Special::kIeee: return sign | (MaxFiniteBits(format) + 1);
+    case Special::kIeee:
+      return sign | (MaxFiniteBits(format) + 1);
     case Special::kNanOnly:
-    case Special::kFnuz: return NanBits(format, sign);
-    case Special::kNone: return sign | MaxFiniteBits(format);
+    case Special::kFnuz:
+      return NanBits(format, sign);
+    case Special::kNone:
+      return sign | MaxFiniteBits(format);
   }
   return 0;
 }
@@ -159,9 +176,8 @@ double DecodeBF16(std::uint16_t bits) {
 }
 
 constexpr std::array<std::string_view, kDTypeCount> kNames = {
-    "f64",     "f32",         "f16",     "bf16",     "f8e4m3fn", "f8e4m3fnuz", "f8e5m2",
-    "f8e5m2fnuz", "f8e8m0", "f4e2m1x2", "i64",      "i32",      "i16",        "i8",
-    "u8",      "bool"};
+    "f64",    "f32",      "f16", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz",
+    "f8e8m0", "f4e2m1x2", "i64", "i32",  "i16",      "i8",         "u8",     "bool"};
 
 }  // namespace
 
@@ -177,13 +193,17 @@ std::optional<DType> ParseDType(std::string_view name) {
 std::int64_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
     case DType::kBF16:
-    case DType::kI16: return 2;
-    default: return 1;
+    case DType::kI16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -197,35 +217,53 @@ bool IsInteger(DType dtype) { return !IsFloat(dtype); }
 double UnitRoundoff(DType dtype) {
   if (!IsFloat(dtype)) return 0;
   switch (dtype) {
-    case DType::kF64: return std::ldexp(1.0, -53);
-    case DType::kF32: return std::ldexp(1.0, -24);
-    case DType::kF8E8M0: return 0.5;
-    default: return std::ldexp(1.0, -(FormatOf(dtype).mantissa_bits + 1));
+    case DType::kF64:
+      return std::ldexp(1.0, -53);
+    case DType::kF32:
+      return std::ldexp(1.0, -24);
+    case DType::kF8E8M0:
+      return 0.5;
+    default:
+      return std::ldexp(1.0, -(FormatOf(dtype).mantissa_bits + 1));
   }
 }
 
 double SmallestSubnormal(DType dtype) {
   if (!IsFloat(dtype)) return 0;
   switch (dtype) {
-    case DType::kF64: return std::numeric_limits<double>::denorm_min();
-    case DType::kF32: return std::numeric_limits<float>::denorm_min();
-    case DType::kF8E8M0: return std::ldexp(1.0, -127);
-    default: return DecodeSmall(FormatOf(dtype), 1);
+    case DType::kF64:
+      return std::numeric_limits<double>::denorm_min();
+    case DType::kF32:
+      return std::numeric_limits<float>::denorm_min();
+    case DType::kF8E8M0:
+      return std::ldexp(1.0, -127);
+    default:
+      return DecodeSmall(FormatOf(dtype), 1);
   }
 }
 
 double MaxFinite(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return std::numeric_limits<double>::max();
-    case DType::kF32: return std::numeric_limits<float>::max();
-    case DType::kF8E8M0: return std::ldexp(1.0, 127);
-    case DType::kI64: return 9223372036854775807.0;
-    case DType::kI32: return 2147483647;
-    case DType::kI16: return 32767;
-    case DType::kI8: return 127;
-    case DType::kU8: return 255;
-    case DType::kBool: return 1;
-    default: return DecodeSmall(FormatOf(dtype), MaxFiniteBits(FormatOf(dtype)));
+    case DType::kF64:
+      return std::numeric_limits<double>::max();
+    case DType::kF32:
+      return std::numeric_limits<float>::max();
+    case DType::kF8E8M0:
+      return std::ldexp(1.0, 127);
+    case DType::kI64:
+      return 9223372036854775807.0;
+    case DType::kI32:
+      return 2147483647;
+    case DType::kI16:
+      return 32767;
+    case DType::kI8:
+      return 127;
+    case DType::kU8:
+      return 255;
+    case DType::kBool:
+      return 1;
+    default:
+      return DecodeSmall(FormatOf(dtype), MaxFiniteBits(FormatOf(dtype)));
   }
 }
 
@@ -239,16 +277,22 @@ bool HasNaN(DType dtype) { return IsFloat(dtype) && dtype != DType::kF4E2M1X2; }
 
 double DecodeFloat(DType dtype, const std::uint8_t* bytes, std::int64_t index) {
   switch (dtype) {
-    case DType::kF64: return Load<double>(bytes, index);
-    case DType::kF32: return static_cast<double>(Load<float>(bytes, index));
-    case DType::kBF16: return DecodeBF16(Load<std::uint16_t>(bytes, index));
-    case DType::kF16: return DecodeSmall(FormatOf(dtype), Load<std::uint16_t>(bytes, index));
-    case DType::kF8E8M0: return DecodeE8M0(bytes[index]);
+    case DType::kF64:
+      return Load<double>(bytes, index);
+    case DType::kF32:
+      return static_cast<double>(Load<float>(bytes, index));
+    case DType::kBF16:
+      return DecodeBF16(Load<std::uint16_t>(bytes, index));
+    case DType::kF16:
+      return DecodeSmall(FormatOf(dtype), Load<std::uint16_t>(bytes, index));
+    case DType::kF8E8M0:
+      return DecodeE8M0(bytes[index]);
     case DType::kF4E2M1X2: {
       const std::uint32_t pair = bytes[index / 2];
       return DecodeSmall(FormatOf(dtype), (index & 1) != 0 ? pair >> 4 : pair & 15u);
     }
-    default: break;
+    default:
+      break;
   }
   if (IsInteger(dtype)) return static_cast<double>(DecodeInteger(dtype, bytes, index));
   return DecodeSmall(FormatOf(dtype), bytes[index]);
@@ -256,13 +300,19 @@ double DecodeFloat(DType dtype, const std::uint8_t* bytes, std::int64_t index) {
 
 std::int64_t DecodeInteger(DType dtype, const std::uint8_t* bytes, std::int64_t index) {
   switch (dtype) {
-    case DType::kI64: return Load<std::int64_t>(bytes, index);
-    case DType::kI32: return Load<std::int32_t>(bytes, index);
-    case DType::kI16: return Load<std::int16_t>(bytes, index);
-    case DType::kI8: return Load<std::int8_t>(bytes, index);
+    case DType::kI64:
+      return Load<std::int64_t>(bytes, index);
+    case DType::kI32:
+      return Load<std::int32_t>(bytes, index);
+    case DType::kI16:
+      return Load<std::int16_t>(bytes, index);
+    case DType::kI8:
+      return Load<std::int8_t>(bytes, index);
     case DType::kU8:
-    case DType::kBool: return bytes[index];
-    default: break;
+    case DType::kBool:
+      return bytes[index];
+    default:
+      break;
   }
   FETTLE_CHECK(false && "DecodeInteger of a floating dtype");
   return 0;
@@ -270,12 +320,16 @@ std::int64_t DecodeInteger(DType dtype, const std::uint8_t* bytes, std::int64_t 
 
 void EncodeFloat(DType dtype, double value, std::uint8_t* bytes, std::int64_t index) {
   switch (dtype) {
-    case DType::kF64: return Store(value, bytes, index);
-    case DType::kF32: return Store(static_cast<float>(value), bytes, index);
+    case DType::kF64:
+      return Store(value, bytes, index);
+    case DType::kF32:
+      return Store(static_cast<float>(value), bytes, index);
     case DType::kF16:
     case DType::kBF16:
       return Store(static_cast<std::uint16_t>(EncodeSmall(FormatOf(dtype), value)), bytes, index);
-    case DType::kF8E8M0: bytes[index] = EncodeE8M0(value); return;
+    case DType::kF8E8M0:
+      bytes[index] = EncodeE8M0(value);
+      return;
     case DType::kF4E2M1X2: {
       const std::uint32_t bits = EncodeSmall(FormatOf(dtype), value);
       std::uint8_t& pair = bytes[index / 2];
@@ -283,7 +337,8 @@ void EncodeFloat(DType dtype, double value, std::uint8_t* bytes, std::int64_t in
                                                         : (pair & 0xf0u) | bits);
       return;
     }
-    default: break;
+    default:
+      break;
   }
   FETTLE_CHECK(IsFloat(dtype));
   bytes[index] = static_cast<std::uint8_t>(EncodeSmall(FormatOf(dtype), value));
@@ -291,13 +346,22 @@ void EncodeFloat(DType dtype, double value, std::uint8_t* bytes, std::int64_t in
 
 void EncodeInteger(DType dtype, std::int64_t value, std::uint8_t* bytes, std::int64_t index) {
   switch (dtype) {
-    case DType::kI64: return Store(value, bytes, index);
-    case DType::kI32: return Store(static_cast<std::int32_t>(value), bytes, index);
-    case DType::kI16: return Store(static_cast<std::int16_t>(value), bytes, index);
-    case DType::kI8: return Store(static_cast<std::int8_t>(value), bytes, index);
-    case DType::kU8: bytes[index] = static_cast<std::uint8_t>(value); return;
-    case DType::kBool: bytes[index] = value != 0; return;
-    default: break;
+    case DType::kI64:
+      return Store(value, bytes, index);
+    case DType::kI32:
+      return Store(static_cast<std::int32_t>(value), bytes, index);
+    case DType::kI16:
+      return Store(static_cast<std::int16_t>(value), bytes, index);
+    case DType::kI8:
+      return Store(static_cast<std::int8_t>(value), bytes, index);
+    case DType::kU8:
+      bytes[index] = static_cast<std::uint8_t>(value);
+      return;
+    case DType::kBool:
+      bytes[index] = value != 0;
+      return;
+    default:
+      break;
   }
   FETTLE_CHECK(false && "EncodeInteger of a floating dtype");
 }

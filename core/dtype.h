@@ -10,9 +10,22 @@ namespace fettle {
 
 // Element types of DESIGN.md 6. Two f4e2m1 values share one byte (the low nibble first).
 enum class DType {
-  kF64, kF32, kF16, kBF16,
-  kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ, kF8E8M0, kF4E2M1X2,
-  kI64, kI32, kI16, kI8, kU8, kBool,
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3FN,
+  kF8E4M3FNUZ,
+  kF8E5M2,
+  kF8E5M2FNUZ,
+  kF8E8M0,
+  kF4E2M1X2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
 };
 inline constexpr int kDTypeCount = 16;
 

@@ -37,12 +37,9 @@ absl::StatusOr<OutputErrors> OutputErrorsFromJson(const nlohmann::json& json) {
 nlohmann::json ToJson(const CaseReport& report) {
   nlohmann::json outputs = nlohmann::json::array();
   for (const auto& errors : report.outputs) outputs.push_back(ToJson(errors));
-  return {{"case", report.case_label},
-          {"describe", report.describe},
-          {"passed", report.passed},
-          {"unsupported", report.unsupported},
-          {"outputs", std::move(outputs)},
-          {"checks", report.checks}};
+  return {{"case", report.case_label},     {"describe", report.describe},
+          {"passed", report.passed},       {"unsupported", report.unsupported},
+          {"outputs", std::move(outputs)}, {"checks", report.checks}};
 }
 
 absl::StatusOr<CaseReport> CaseReportFromJson(const nlohmann::json& json) {
@@ -160,7 +157,8 @@ absl::StatusOr<VerificationReport> VerificationReportFromJson(const nlohmann::js
   reader.GetOptional("seeds", report.seeds);
   reader.GetOptional("check_mode", report.check_mode);
   reader.GetOptional("warnings", report.warnings);
-  if (reader.ok() && !report.passed) reader.Nested("failure", report.failure, VerdictRecordFromJson);
+  if (reader.ok() && !report.passed)
+    reader.Nested("failure", report.failure, VerdictRecordFromJson);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return report;
 }

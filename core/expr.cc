@@ -51,15 +51,16 @@ class Evaluator {
 ExprValue Evaluator::Value(const ExprNode& node) {
   if (!error_.empty()) return 0;
   switch (node.op) {
-    case ExprOp::kNumber: return node.number;
+    case ExprOp::kNumber:
+      return node.number;
     case ExprOp::kName: {
       const ExprValue* value = scope_.Find(node.name);
       if (value != nullptr) return *value;
       return Fail(fmt::format("'{}' is not defined here", node.name));
     }
     case ExprOp::kIndex: {
-      // A named list is looked into where it lies: copying it for each entry would take time with the
-      // square of its length.
+      // A named list is looked into where it lies: copying it for each entry would take time with
+      // the square of its length.
       const ExprNode& of = *node.children[0];
       const ExprValue* list = of.op == ExprOp::kName ? scope_.Find(of.name) : nullptr;
       ExprValue computed;
@@ -71,8 +72,8 @@ ExprValue Evaluator::Value(const ExprNode& node) {
       if (!error_.empty()) return 0;
       const auto* numbers = std::get_if<Numbers>(list);
       if (numbers == nullptr) {
-        return Fail(fmt::format("'{}' is a number and has no entries",
-                                PrintExpr(*node.children[0])));
+        return Fail(
+            fmt::format("'{}' is a number and has no entries", PrintExpr(*node.children[0])));
       }
       if (index < 0 || index >= static_cast<std::int64_t>(numbers->size())) {
         return Fail(fmt::format("index {} is outside '{}', which has {} entries", index,
@@ -80,8 +81,10 @@ ExprValue Evaluator::Value(const ExprNode& node) {
       }
       return (*numbers)[static_cast<std::size_t>(index)];
     }
-    case ExprOp::kCall: return Call(node);
-    default: return Operate(node);
+    case ExprOp::kCall:
+      return Call(node);
+    default:
+      return Operate(node);
   }
 }
 
@@ -96,26 +99,39 @@ std::int64_t Evaluator::Operate(const ExprNode& node) {
   const std::int64_t b = Number(*node.children[1]);
   if (!error_.empty()) return 0;
   switch (node.op) {
-    case ExprOp::kAdd: return Unwrap(CheckedAdd(a, b));
-    case ExprOp::kSubtract: return Unwrap(CheckedSubtract(a, b));
-    case ExprOp::kMultiply: return Unwrap(CheckedMultiply(a, b));
+    case ExprOp::kAdd:
+      return Unwrap(CheckedAdd(a, b));
+    case ExprOp::kSubtract:
+      return Unwrap(CheckedSubtract(a, b));
+    case ExprOp::kMultiply:
+      return Unwrap(CheckedMultiply(a, b));
     case ExprOp::kDivide:
       if (exact_ && b != 0 && b != -1 && a % b != 0) {
         return Fail(fmt::format("{} / {} is not exact; use ceil_div({}, {})", a, b,
                                 PrintExpr(*node.children[0]), PrintExpr(*node.children[1])));
       }
       return Unwrap(CheckedDivide(a, b));
-    case ExprOp::kRemainder: return Unwrap(CheckedRemainder(a, b));
-    case ExprOp::kPower: return Unwrap(CheckedPower(a, b));
-    case ExprOp::kEqual: return a == b;
-    case ExprOp::kNotEqual: return a != b;
-    case ExprOp::kLess: return a < b;
-    case ExprOp::kLessEqual: return a <= b;
-    case ExprOp::kGreater: return a > b;
-    case ExprOp::kGreaterEqual: return a >= b;
+    case ExprOp::kRemainder:
+      return Unwrap(CheckedRemainder(a, b));
+    case ExprOp::kPower:
+      return Unwrap(CheckedPower(a, b));
+    case ExprOp::kEqual:
+      return a == b;
+    case ExprOp::kNotEqual:
+      return a != b;
+    case ExprOp::kLess:
+      return a < b;
+    case ExprOp::kLessEqual:
+      return a <= b;
+    case ExprOp::kGreater:
+      return a > b;
+    case ExprOp::kGreaterEqual:
+      return a >= b;
     case ExprOp::kAnd:
-    case ExprOp::kOr: return b != 0;
-    default: break;
+    case ExprOp::kOr:
+      return b != 0;
+    default:
+      break;
   }
   FETTLE_CHECK(false && "not an operator");
   return 0;
@@ -163,11 +179,10 @@ std::int64_t Evaluator::Fold(const ExprNode& node, const Numbers& numbers) {
 
 ExprValue Evaluator::CallList(const ExprNode& node, std::vector<ExprValue> values) {
   const auto refuse = [&](std::size_t i) {
-    return Fail(fmt::format("{} needs {} list{}, but '{}' is {}", node.name,
-                            node.name == "dot" ? "two" : "one", node.name == "dot" ? "s" : "",
-                            PrintExpr(*node.children[i]),
-                            std::holds_alternative<Numbers>(values[i]) ? "a list beside others"
-                                                                       : "a number"));
+    return Fail(fmt::format(
+        "{} needs {} list{}, but '{}' is {}", node.name, node.name == "dot" ? "two" : "one",
+        node.name == "dot" ? "s" : "", PrintExpr(*node.children[i]),
+        std::holds_alternative<Numbers>(values[i]) ? "a list beside others" : "a number"));
   };
   std::vector<const Numbers*> lists;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -183,8 +198,8 @@ ExprValue Evaluator::CallList(const ExprNode& node, std::vector<ExprValue> value
   }
   if (node.name == "dot") {
     if (lists[0]->size() != lists[1]->size()) {
-      return Fail(fmt::format("dot of lists with {} and {} entries", lists[0]->size(),
-                              lists[1]->size()));
+      return Fail(
+          fmt::format("dot of lists with {} and {} entries", lists[0]->size(), lists[1]->size()));
     }
     std::int64_t total = 0;
     for (std::size_t i = 0; i < lists[0]->size(); ++i) {
@@ -206,8 +221,8 @@ std::string Describe(const ExprValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   const auto& numbers = std::get<Numbers>(value);
   if (numbers.size() > 8) {
-    return fmt::format("[{}, ... {} entries]", fmt::join(numbers.begin(), numbers.begin() + 8, ", "),
-                       numbers.size());
+    return fmt::format("[{}, ... {} entries]",
+                       fmt::join(numbers.begin(), numbers.begin() + 8, ", "), numbers.size());
   }
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
@@ -241,10 +256,9 @@ const ExprNode& Zero() {
 
 Expr Expr::Constant(std::int64_t value) {
   // Negative numbers have no literal of their own.
-  const std::string text = value >= 0 ? std::to_string(value)
-                           : value == kExprMin
-                               ? fmt::format("{} - 1", value + 1)
-                               : std::to_string(value);
+  const std::string text = value >= 0          ? std::to_string(value)
+                           : value == kExprMin ? fmt::format("{} - 1", value + 1)
+                                               : std::to_string(value);
   absl::StatusOr<Expr> expr = Parse(text);
   FETTLE_CHECK(expr.ok());
   return *std::move(expr);

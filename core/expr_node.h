@@ -14,24 +14,39 @@
 namespace fettle {
 
 enum class ExprOp {
-  kNumber, kName, kIndex, kCall,
-  kNegate, kNot,
-  kAdd, kSubtract, kMultiply, kDivide, kRemainder, kPower,
-  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual,
-  kAnd, kOr,
+  kNumber,
+  kName,
+  kIndex,
+  kCall,
+  kNegate,
+  kNot,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kRemainder,
+  kPower,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kAnd,
+  kOr,
 };
 
 struct ExprNode {
   ExprOp op = ExprOp::kNumber;
-  std::int64_t number = 0;    // kNumber.
-  std::string name;           // kName: "rows", "target.wave", "sizeof(T)". kCall: the function.
+  std::int64_t number = 0;  // kNumber.
+  std::string name;         // kName: "rows", "target.wave", "sizeof(T)". kCall: the function.
   std::vector<std::shared_ptr<const ExprNode>> children;
 };
 
 // The functions of the language with how many arguments they take.
 struct ExprFunction {
   std::string_view name;
-  int least = 1, most = 1;    // most < 0: any number.
+  int least = 1, most = 1;  // most < 0: any number.
 };
 const ExprFunction* FindExprFunction(std::string_view name);
 

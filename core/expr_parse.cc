@@ -54,9 +54,7 @@ constexpr std::array<ExprFunction, 11> kFunctions = {{{"min", 1, -1},
                                                       {"offsets", 1, 1},
                                                       {"sizeof", 1, 1}}};
 
-bool IsNameStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 NodePtr MakeNode(ExprOp op, std::vector<NodePtr> children, std::string name = {}) {
@@ -220,16 +218,18 @@ class Parser {
     std::string name = Identifier();
     if (at_ < text_.size() && text_[at_] == '.') {
       ++at_;
-      if (name != "target") return FailAt(start, fmt::format("only 'target.' has members, not '{}'", name));
+      if (name != "target")
+        return FailAt(start, fmt::format("only 'target.' has members, not '{}'", name));
       if (at_ >= text_.size() || !IsNameStart(text_[at_])) return Fail("expected a name after '.'");
       return MakeNode(ExprOp::kName, {}, "target." + Identifier());
     }
     if (!Accept('(')) return MakeNode(ExprOp::kName, {}, std::move(name));
     const ExprFunction* function = FindExprFunction(name);
     if (function == nullptr) {
-      return FailAt(start, fmt::format("unknown function '{}'; there are min, max, ceil_div, select, "
-                                       "bit_width, sizeof, sum, dot, count, unique, offsets",
-                                       name));
+      return FailAt(start,
+                    fmt::format("unknown function '{}'; there are min, max, ceil_div, select, "
+                                "bit_width, sizeof, sum, dot, count, unique, offsets",
+                                name));
     }
     if (name == "sizeof") return SizeOf();
     return Call(start, *function);
@@ -273,10 +273,13 @@ int StrengthOf(const ExprNode& node) {
     case ExprOp::kNumber:
     case ExprOp::kName:
     case ExprOp::kIndex:
-    case ExprOp::kCall: return kPostfixS;
+    case ExprOp::kCall:
+      return kPostfixS;
     case ExprOp::kNegate:
-    case ExprOp::kNot: return kPrefixS;
-    default: break;
+    case ExprOp::kNot:
+      return kPrefixS;
+    default:
+      break;
   }
   for (const Operator& entry : kOperators) {
     if (entry.op == node.op) return entry.strength;
@@ -289,8 +292,12 @@ void Print(const ExprNode& node, int least, std::string& out) {
   const bool parenthesized = strength < least;
   if (parenthesized) out += '(';
   switch (node.op) {
-    case ExprOp::kNumber: out += std::to_string(node.number); break;
-    case ExprOp::kName: out += node.name; break;
+    case ExprOp::kNumber:
+      out += std::to_string(node.number);
+      break;
+    case ExprOp::kName:
+      out += node.name;
+      break;
     case ExprOp::kIndex:
       Print(*node.children[0], kPostfixS, out);
       out += '[';

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The interface between fettle and a task's reference or checker, version 1. References are C++17 or
-// newer, compiled by fettle; include this as "fettle_reference.h". Everything passed in belongs to
-// fettle and lives for the call only.
+// The interface between fettle and a task's reference or checker, version 1. References are C++17
+// or newer, compiled by fettle; include this as "fettle_reference.h". Everything passed in belongs
+// to fettle and lives for the call only.
 
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +23,7 @@ struct fettle_tensor {
 
 struct fettle_dim {
   const char* name;
-  int64_t count;            // 1 for a plain dim.
+  int64_t count;  // 1 for a plain dim.
   const int64_t* values;
 };
 
@@ -31,13 +31,13 @@ struct fettle_dim {
 struct fettle_result {
   const char* name;
   int64_t member;
-  const int64_t* rows;      // The rows asked for (a row is the first axis); null: all of
-                            // row_begin..row_end. Where given, row_begin is 0 and row_end their number.
+  const int64_t* rows;  // The rows asked for (a row is the first axis); null: all of
+                        // row_begin..row_end. Where given, row_begin is 0 and row_end their number.
   int64_t row_begin, row_end;
-  double* values;           // To fill: rows asked for x elements per row. With `exact: bits` the raw
-                            // bytes of the output's dtype instead, densely packed (fettle_bytes).
-  double* magnitude;        // Optional: the size M of the terms summed; null when not wanted.
-  double* length;           // Optional: how many terms were summed; null when not wanted.
+  double* values;     // To fill: rows asked for x elements per row. With `exact: bits` the raw
+                      // bytes of the output's dtype instead, densely packed (fettle_bytes).
+  double* magnitude;  // Optional: the size M of the terms summed; null when not wanted.
+  double* length;     // Optional: how many terms were summed; null when not wanted.
 };
 
 struct fettle_ref {
@@ -53,19 +53,20 @@ struct fettle_check {
   const fettle_tensor* outputs;  // What the candidate wrote, decoded.
   const uint8_t* const* raw;     // And its bytes, dense row-major, one pointer per output.
   int32_t output_count;
-  double worst;                  // To fill: largest error over its tolerance; passes when <= 1.
-  double mean_square;            // To fill: of error over tolerance; compared with the baseline's.
+  double worst;        // To fill: largest error over its tolerance; passes when <= 1.
+  double mean_square;  // To fill: of error over tolerance; compared with the baseline's.
   int64_t worst_output, worst_element;
   char message[256];
 };
 
 }  // extern "C"
 
-// A reference may be called by several threads at once, each for other rows of the same case; it must
-// not keep state in variables that outlive a call.
+// A reference may be called by several threads at once, each for other rows of the same case; it
+// must not keep state in variables that outlive a call.
 //
-// A reference is `extern "C" void f(fettle_ref*)`, a checker `extern "C" void f(fettle_check*)`, and
-// `work: {from: reference}` calls `extern "C" void f_work(fettle_ref*, double* bytes, double* flops)`.
+// A reference is `extern "C" void f(fettle_ref*)`, a checker `extern "C" void f(fettle_check*)`,
+// and `work: {from: reference}` calls `extern "C" void f_work(fettle_ref*, double* bytes, double*
+// flops)`.
 
 // Accessors. Asking for a name that is not there ends the reference with a message.
 

@@ -113,7 +113,8 @@ void JsonReader::Convert(std::string_view key, const nlohmann::json& value, std:
 
 void JsonReader::Convert(std::string_view key, const nlohmann::json& value, std::uint64_t& out) {
   // Parsed text holds non-negative integers as unsigned, values built in memory may not.
-  if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<std::int64_t>() < 0)) {
+  if (!value.is_number_integer() ||
+      (!value.is_number_unsigned() && value.get<std::int64_t>() < 0)) {
     return Fail(key, "must be a non-negative integer");
   }
   out = value.get<std::uint64_t>();

@@ -16,15 +16,15 @@ bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-void AddTunable(const std::string& name, const Doc& at, const Doc& values,
-                const std::string& path, const TaskModel& model, KernelSpec& kernel,
-                Problems& problems) {
+void AddTunable(const std::string& name, const Doc& at, const Doc& values, const std::string& path,
+                const TaskModel& model, KernelSpec& kernel, Problems& problems) {
   Tunable tunable;
   tunable.name = name;
   if (!IsIdentifier(name) || model.FindDim(name) != nullptr || model.FindType(name) != nullptr) {
-    problems.Add(at, path, fmt::format("'{}' cannot name a tunable: it must be a name that no dim or "
-                                       "type has",
-                                       name.substr(0, 80)));
+    problems.Add(at, path,
+                 fmt::format("'{}' cannot name a tunable: it must be a name that no dim or "
+                             "type has",
+                             name.substr(0, 80)));
     return;
   }
   const auto* items = ReadList(values, path, problems);
@@ -80,9 +80,9 @@ void ReadValues(const Doc* doc, const Doc& block, const std::string& path, Kerne
     for (const DocEntry& entry : doc->entries) {
       const std::string field = path + "." + entry.key;
       if (!known.contains(entry.key)) {
-        problems.Add(entry.line, entry.column, field,
-                     fmt::format("there is no tunable '{}'; {}", entry.key,
-                                 Suggest(entry.key, known)));
+        problems.Add(
+            entry.line, entry.column, field,
+            fmt::format("there is no tunable '{}'; {}", entry.key, Suggest(entry.key, known)));
         continue;
       }
       if (const auto value = ReadInteger(entry.value, field, problems)) {
@@ -94,8 +94,8 @@ void ReadValues(const Doc* doc, const Doc& block, const std::string& path, Kerne
     const auto found = kernel.values.find(tunable.name);
     const Doc& at = doc != nullptr ? *doc : block;
     if (found == kernel.values.end()) {
-      problems.Add(at, path, fmt::format("{} does not give '{}'; add one of its values", path,
-                                         tunable.name));
+      problems.Add(at, path,
+                   fmt::format("{} does not give '{}'; add one of its values", path, tunable.name));
     } else if (std::find(tunable.values.begin(), tunable.values.end(), found->second) ==
                tunable.values.end()) {
       problems.Add(at, path + "." + tunable.name,
@@ -134,7 +134,8 @@ void ReadInlineSource(Fields& fields, KernelSpec& kernel) {
 
 void ReadFileSource(Fields& fields, const TaskFiles& files, KernelSpec& kernel) {
   Problems& problems = fields.problems();
-  if (const Doc* source = fields.Need("source", "name the kernel's file, such as 'source: kernel.cu'")) {
+  if (const Doc* source =
+          fields.Need("source", "name the kernel's file, such as 'source: kernel.cu'")) {
     if (const auto name = ReadFileName(*source, fields.PathOf("source"), files, problems)) {
       kernel.source_name = *name;
       kernel.source = files.at(*name);
@@ -160,10 +161,11 @@ void ReadDialect(Fields& fields, KernelSpec& kernel) {
   } else if (EndsWith(name, ".hip") || EndsWith(name, ".hip.cpp")) {
     kernel.dialect = Dialect::kHip;
   } else if (!EndsWith(name, ".cu") && !EndsWith(name, ".cuh") && !name.empty()) {
-    problems.Add(fields.doc(), fields.PathOf("dialect"),
-                 fmt::format("the dialect of '{}' is not clear from its name; add 'dialect: cuda' or "
-                             "'dialect: hip'",
-                             name.substr(0, 200)));
+    problems.Add(
+        fields.doc(), fields.PathOf("dialect"),
+        fmt::format("the dialect of '{}' is not clear from its name; add 'dialect: cuda' or "
+                    "'dialect: hip'",
+                    name.substr(0, 200)));
   }
   kernel.lanes = kernel.dialect == Dialect::kCuda ? 32 : 0;
   if (const Doc* lanes = fields.Find("lanes")) {
@@ -197,8 +199,8 @@ KernelSpec ParseKernelBlock(const Doc& doc, const std::string& path, const TaskM
     if (exprs) kernel.constraints = *std::move(exprs);
   }
   if (const Doc* guards = fields.Find("requires")) {
-    auto exprs = ReadExprs(*guards, fields.PathOf("requires"), DimAndSizeNames(model), "dims",
-                           problems);
+    auto exprs =
+        ReadExprs(*guards, fields.PathOf("requires"), DimAndSizeNames(model), "dims", problems);
     if (exprs) kernel.guards = *std::move(exprs);
   }
   if (const Doc* workspace = fields.Find("workspace")) {

@@ -29,8 +29,13 @@ class PlanBinder {
  public:
   PlanBinder(const TaskModel& model, const KernelSpec& kernel, const TunableValues& values,
              const BoundCase& bound_case, const Target& target, bool check_limits)
-      : model_(model), kernel_(kernel), values_(values), case_(bound_case), target_(target),
-        check_limits_(check_limits), scope_(ScopeOf(bound_case)) {
+      : model_(model),
+        kernel_(kernel),
+        values_(values),
+        case_(bound_case),
+        target_(target),
+        check_limits_(check_limits),
+        scope_(ScopeOf(bound_case)) {
     AddTunables(values, scope_);
     AddTarget(target, scope_);
   }
@@ -61,8 +66,8 @@ class PlanBinder {
 
   // Evaluates text; `exact` refuses an inexact `/`.
   absl::StatusOr<std::int64_t> Eval(const json& text, const std::string& path, bool exact = false) {
-    const absl::StatusOr<Expr> expr = Expr::Parse(text.is_string() ? text.get<std::string>()
-                                                                   : text.dump());
+    const absl::StatusOr<Expr> expr =
+        Expr::Parse(text.is_string() ? text.get<std::string>() : text.dump());
     if (!expr.ok()) return At(path, expr.status());
     const auto value = exact ? expr->EvaluateExact(scope_) : expr->Evaluate(scope_);
     if (!value.ok()) return At(path, value.status());
@@ -174,7 +179,8 @@ absl::Status PlanBinder::Kernel(const json& step, const std::string& path) {
   FETTLE_RETURN_IF_ERROR(Extents(step["block"], path + ".block", /*exact=*/true, out.block));
   if (step.contains("cluster")) {
     out.cluster = {1, 1, 1};
-    FETTLE_RETURN_IF_ERROR(Extents(step["cluster"], path + ".cluster", /*exact=*/true, out.cluster));
+    FETTLE_RETURN_IF_ERROR(
+        Extents(step["cluster"], path + ".cluster", /*exact=*/true, out.cluster));
   }
   FETTLE_ASSIGN_OR_RETURN(out.shared_bytes, EvalOr(step, "shared", 0, path));
   out.cooperative = step.value("cooperative", false);
@@ -208,8 +214,9 @@ absl::Status PlanBinder::CheckLimits(const BoundStep& step, const std::string& p
   if (step.shared_bytes < 0) return refuse(fmt::format("shared is {} bytes", step.shared_bytes));
   if (!check_limits_) return absl::OkStatus();
   if (threads > target_.max_block) {
-    return refuse(fmt::format("block [{}] has {} threads; {} allows {}", fmt::join(step.block, ", "),
-                              threads, target_.name, target_.max_block));
+    return refuse(fmt::format("block [{}] has {} threads; {} allows {}",
+                              fmt::join(step.block, ", "), threads, target_.name,
+                              target_.max_block));
   }
   for (std::size_t i = 0; i < 3; ++i) {
     if (step.block[i] > target_.max_block_dim[i]) {
@@ -225,8 +232,8 @@ absl::Status PlanBinder::CheckLimits(const BoundStep& step, const std::string& p
                                 step.grid[i] * step.block[i], VendorRule(target_)));
     }
     if (step.cluster[0] > 0 && (step.cluster[i] == 0 || step.grid[i] % step.cluster[i] != 0)) {
-      return refuse(fmt::format("grid[{}] of {} is no multiple of cluster[{}] of {}", i, step.grid[i],
-                                i, step.cluster[i]));
+      return refuse(fmt::format("grid[{}] of {} is no multiple of cluster[{}] of {}", i,
+                                step.grid[i], i, step.cluster[i]));
     }
   }
   if (step.cluster[0] > 0 && target_.vendor == Vendor::kAmd) {
@@ -302,17 +309,17 @@ absl::StatusOr<BoundArg> PlanBinder::Buffer(const json& arg, const std::string& 
                                                     name, pointers.count, member));
     }
     out.index = pointers.first + member;
-    out.kind = case_.tensors[static_cast<std::size_t>(out.index)].is_null
-                   ? BoundArg::Kind::kNull
-                   : BoundArg::Kind::kTensor;
+    out.kind = case_.tensors[static_cast<std::size_t>(out.index)].is_null ? BoundArg::Kind::kNull
+                                                                          : BoundArg::Kind::kTensor;
   }
   FETTLE_ASSIGN_OR_RETURN(out.offset, EvalOr(arg, "offset", 0, path));
   if (out.kind == BoundArg::Kind::kNull && out.offset == 0) return out;
   const auto [count, dtype] = SizeOfBuffer(out);
   if (out.offset < 0 || (out.offset > count && out.offset != 0)) {
-    return absl::InvalidArgumentError(fmt::format("{}: offset {} lies outside '{}', which has {} "
-                                                  "elements",
-                                                  path, out.offset, name, count));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: offset {} lies outside '{}', which has {} "
+                    "elements",
+                    path, out.offset, name, count));
   }
   if (dtype == DType::kF4E2M1X2 && out.offset % 2 != 0) {
     return absl::InvalidArgumentError(
@@ -325,8 +332,8 @@ absl::StatusOr<BoundArg> PlanBinder::ValueArg(const json& arg, const std::string
   BoundArg out;
   const DType dtype = Resolve(arg.value("dtype", "i64"));
   if (IsFloat(dtype)) {
-    const auto number = arg["value"].is_string() ? ParseReal(arg["value"].get<std::string>())
-                                                 : std::nullopt;
+    const auto number =
+        arg["value"].is_string() ? ParseReal(arg["value"].get<std::string>()) : std::nullopt;
     if (number) {
       out.bytes = EncodeReal(dtype, *number);
       return out;
@@ -365,8 +372,8 @@ absl::StatusOr<BoundArg> PlanBinder::Struct(const json& arg, const std::string& 
       bytes = 8 * case_.pointers[static_cast<std::size_t>(value.index)].count;
     }
     if (at < 0 || bytes > size - at) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: {} bytes at {} do not fit a struct of {} bytes", path, bytes, at, size));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {} bytes at {} do not fit a struct of {} bytes", path, bytes, at, size));
     }
     if (value.kind == BoundArg::Kind::kValue) {
       std::copy(value.bytes.begin(), value.bytes.end(), out.bytes.begin() + at);

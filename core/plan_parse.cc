@@ -55,7 +55,7 @@ class PlanParser {
 
   const TaskModel& model_;
   Problems& problems_;
-  std::set<std::string> names_;         // Grows by the variables of `repeat`.
+  std::set<std::string> names_;  // Grows by the variables of `repeat`.
   std::set<std::string> workspace_, in_templates_;
 };
 
@@ -93,15 +93,15 @@ json PlanParser::Step(const Doc& doc, const std::string& path, int depth) {
 
 json PlanParser::Extents(Fields& fields, const char* key, bool required) {
   json out = json::array();
-  const Doc* doc = required ? fields.Need(key, "give one to three extents, such as '[rows]'")
-                            : fields.Find(key);
+  const Doc* doc =
+      required ? fields.Need(key, "give one to three extents, such as '[rows]'") : fields.Find(key);
   if (doc == nullptr) return out;
   const std::string path = fields.PathOf(key);
   const auto* items = ReadList(*doc, path, problems_);
   if (items == nullptr) return out;
   if (items->empty() || items->size() > 3) {
-    problems_.Add(*doc, path, fmt::format("{} needs one to three extents, not {}", path,
-                                          items->size()));
+    problems_.Add(*doc, path,
+                  fmt::format("{} needs one to three extents, not {}", path, items->size()));
     return out;
   }
   for (std::size_t i = 0; i < items->size(); ++i) {
@@ -127,7 +127,8 @@ json PlanParser::Kernel(Fields& fields) {
     out["cooperative"] =
         ReadBool(*cooperative, fields.PathOf("cooperative"), problems_).value_or(false);
   }
-  if (const Doc* args = fields.Need("args", "list what the kernel is called with, '[]' for nothing")) {
+  if (const Doc* args =
+          fields.Need("args", "list what the kernel is called with, '[]' for nothing")) {
     const auto* items = ReadList(*args, fields.PathOf("args"), problems_);
     if (items != nullptr && items->size() > kMaxArguments) {
       problems_.Add(*args, fields.PathOf("args"), "too many arguments");
@@ -152,9 +153,10 @@ void PlanParser::CheckEntry(const Doc& doc, const std::string& path) {
   const bool starts = !text.empty() && (text[0] == '_' || (text[0] >= 'a' && text[0] <= 'z') ||
                                         (text[0] >= 'A' && text[0] <= 'Z'));
   if (!starts || text.size() > 512 || !std::all_of(text.begin(), text.end(), legal)) {
-    problems_.Add(doc, path, fmt::format("{}: '{}' is no kernel name or template instance such as "
-                                         "'layernorm_fwd<$T>'",
-                                         path, text.substr(0, 80)));
+    problems_.Add(doc, path,
+                  fmt::format("{}: '{}' is no kernel name or template instance such as "
+                              "'layernorm_fwd<$T>'",
+                              path, text.substr(0, 80)));
     return;
   }
   const std::size_t open = text.find('<');
@@ -168,8 +170,9 @@ void PlanParser::CheckEntry(const Doc& doc, const std::string& path) {
     while (end < text.size() && (IsIdentifier(text.substr(at + 1, end - at)))) ++end;
     const std::string name = text.substr(at + 1, end - at - 1);
     if (families.contains(name)) continue;
-    problems_.Add(doc, path, fmt::format("{}: there is no type '${}' under 'types'; {}", path, name,
-                                         Suggest(name, families)));
+    problems_.Add(doc, path,
+                  fmt::format("{}: there is no type '${}' under 'types'; {}", path, name,
+                              Suggest(name, families)));
   }
 }
 
@@ -183,9 +186,10 @@ json PlanParser::Repeat(Fields& fields, const Doc& doc, int depth) {
   }
   if (doc.kind != Doc::Kind::kMap || doc.entries.size() != 1 ||
       !IsIdentifier(doc.entries.front().key)) {
-    problems_.Add(doc, path, fmt::format("{} needs one variable and its count, such as "
-                                         "'repeat: {{i: n}}'",
-                                         path));
+    problems_.Add(doc, path,
+                  fmt::format("{} needs one variable and its count, such as "
+                              "'repeat: {{i: n}}'",
+                              path));
     fields.Find("steps");
     return out;
   }
@@ -193,8 +197,8 @@ json PlanParser::Repeat(Fields& fields, const Doc& doc, int depth) {
   out["repeat"][entry.key] = ExprText(entry.value, path + "." + entry.key);
   if (names_.contains(entry.key)) {
     problems_.Add(entry.line, entry.column, path,
-                  fmt::format("{}: '{}' already means something else; choose another variable", path,
-                              entry.key));
+                  fmt::format("{}: '{}' already means something else; choose another variable",
+                              path, entry.key));
   }
   if (const Doc* steps = fields.Need("steps", "list the steps to repeat")) {
     const bool fresh = names_.insert(entry.key).second;
@@ -214,8 +218,9 @@ std::string PlanParser::BufferName(const Doc& doc, const std::string& path) {
     for (const ArgDecl& entry : model_.args) {
       if (entry.role != Role::kScalar) known.insert(entry.name);
     }
-    problems_.Add(doc, path, fmt::format("{}: there is no buffer '{}'; {}", path,
-                                         name.substr(0, 80), Suggest(name, known)));
+    problems_.Add(doc, path,
+                  fmt::format("{}: there is no buffer '{}'; {}", path, name.substr(0, 80),
+                              Suggest(name, known)));
   }
   return name;
 }
@@ -234,8 +239,8 @@ json PlanParser::FillStep(Fields& fields, const Doc& buffer) {
 }
 
 json PlanParser::CopyStep(Fields& fields, const Doc& from) {
-  json out = {{"copy", BufferName(from, fields.PathOf("copy"))}, {"offset", "0"},
-              {"to_offset", "0"}};
+  json out = {
+      {"copy", BufferName(from, fields.PathOf("copy"))}, {"offset", "0"}, {"to_offset", "0"}};
   if (const Doc* to = fields.Need("to", "name the buffer to copy into")) {
     out["to"] = BufferName(*to, fields.PathOf("to"));
   }
@@ -289,8 +294,9 @@ json PlanParser::Argument(const Doc& doc, const std::string& path) {
   } else if (const Doc* map = fields.Find("tensor_map")) {
     out = {{"tensor_map", TensorMap(*map, fields.PathOf("tensor_map"))}};
   } else if (const Doc* buffer =
-                 fields.Need("buffer", "an argument is a name, {value, dtype}, {buffer, offset}, "
-                                       "{struct} or {tensor_map}")) {
+                 fields.Need("buffer",
+                             "an argument is a name, {value, dtype}, {buffer, offset}, "
+                             "{struct} or {tensor_map}")) {
     out = Buffer(fields, *buffer);
   }
   fields.Finish();
@@ -325,8 +331,9 @@ json PlanParser::StructField(const Doc& doc, const std::string& path, std::int64
     const auto offset = ReadInteger(*at, fields.PathOf("at"), problems_).value_or(0);
     out["at"] = offset;
     if (offset < 0 || offset > size || bytes > size - offset) {
-      problems_.Add(*at, path, fmt::format("{}: {} bytes at {} do not fit a struct of {} bytes", path,
-                                           bytes, offset, size));
+      problems_.Add(*at, path,
+                    fmt::format("{}: {} bytes at {} do not fit a struct of {} bytes", path, bytes,
+                                offset, size));
     }
     for (const auto& [other, other_bytes] : taken) {
       if (offset < other + other_bytes && other < offset + bytes) {
@@ -348,8 +355,8 @@ json PlanParser::Struct(const Doc& doc, const std::string& path) {
   if (const Doc* found = fields.Need("size", "give the struct's size in bytes")) {
     size = ReadInteger(*found, fields.PathOf("size"), problems_).value_or(8);
     if (size < 1 || size > kMaxBytes) {
-      problems_.Add(*found, path, fmt::format("{}: a struct has between 1 and {} bytes", path,
-                                              kMaxBytes));
+      problems_.Add(*found, path,
+                    fmt::format("{}: a struct has between 1 and {} bytes", path, kMaxBytes));
       size = 8;
     }
     out["size"] = size;
@@ -366,8 +373,8 @@ json PlanParser::Struct(const Doc& doc, const std::string& path) {
   if (const Doc* list = fields.Need("fields", "list the fields with their offsets")) {
     const auto* items = ReadList(*list, fields.PathOf("fields"), problems_);
     for (std::size_t i = 0; items != nullptr && i < items->size(); ++i) {
-      out["fields"].push_back(StructField(
-          (*items)[i], fmt::format("{}[{}]", fields.PathOf("fields"), i), size, taken));
+      out["fields"].push_back(
+          StructField((*items)[i], fmt::format("{}[{}]", fields.PathOf("fields"), i), size, taken));
     }
   }
   fields.Finish();
@@ -383,10 +390,11 @@ json PlanParser::TensorMap(const Doc& doc, const std::string& path) {
   }
   for (const char* key : {"shape", "strides", "box", "element_strides"}) {
     const bool required = std::string_view(key) == "shape" || std::string_view(key) == "box";
-    const Doc* found = required ? fields.Need(key, "list one to five extents, innermost first")
-                                : fields.Find(key);
+    const Doc* found =
+        required ? fields.Need(key, "list one to five extents, innermost first") : fields.Find(key);
     if (found == nullptr) continue;
-    const auto exprs = ReadExprs(*found, fields.PathOf(key), names_, "dims and tunables", problems_);
+    const auto exprs =
+        ReadExprs(*found, fields.PathOf(key), names_, "dims and tunables", problems_);
     json texts = json::array();
     for (const Expr& expr : exprs.value_or(std::vector<Expr>())) texts.push_back(expr.text());
     if (exprs && (exprs->empty() || exprs->size() > 5)) {
@@ -428,18 +436,20 @@ json ParseWorkspace(const Doc& doc, const std::string& path, const TaskModel& mo
     const Doc* canonical_name = item.Find("name");
     const bool canonical = canonical_name != nullptr && item.entries.size() > 1;
     if (!canonical && (item.kind != Doc::Kind::kMap || item.entries.size() != 1)) {
-      problems.Add(item, where, fmt::format("{} is one name with its fields, such as '- partial: "
-                                            "{{dtype: f32, shape: [rows]}}'",
-                                            where));
+      problems.Add(item, where,
+                   fmt::format("{} is one name with its fields, such as '- partial: "
+                               "{{dtype: f32, shape: [rows]}}'",
+                               where));
       continue;
     }
     const std::string name = canonical ? canonical_name->text : item.entries.front().key;
     const Doc& body = canonical ? item : item.entries.front().value;
     if (!IsIdentifier(name) || model.FindArg(name) != nullptr || !seen.insert(name).second ||
         model.FindDim(name) != nullptr) {
-      problems.Add(item, where, fmt::format("{}: '{}' cannot name a workspace; choose a name that "
-                                            "nothing else has",
-                                            where, name.substr(0, 80)));
+      problems.Add(item, where,
+                   fmt::format("{}: '{}' cannot name a workspace; choose a name that "
+                               "nothing else has",
+                               where, name.substr(0, 80)));
       continue;
     }
     Fields fields(body, where, problems);
@@ -447,7 +457,8 @@ json ParseWorkspace(const Doc& doc, const std::string& path, const TaskModel& mo
     if (canonical) fields.Find("name");
     json entry = {{"name", name}, {"dtype", "u8"}, {"shape", json::array()}, {"init", "undefined"}};
     if (const Doc* dtype = fields.Need("dtype", "one of f32, i32, u8, ...")) {
-      if (ReadTypeRef(*dtype, fields.PathOf("dtype"), model, problems)) entry["dtype"] = dtype->text;
+      if (ReadTypeRef(*dtype, fields.PathOf("dtype"), model, problems))
+        entry["dtype"] = dtype->text;
     }
     if (const Doc* shape = fields.Need("shape", "give the extents, such as 'shape: [rows]'")) {
       const auto exprs = ReadExprs(*shape, fields.PathOf("shape"), PlanNames(model, kernel),

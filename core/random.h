@@ -15,7 +15,8 @@ class Random {
   // A stream of its own for each combination of keys.
   static Random For(std::initializer_list<std::uint64_t> keys) {
     Random random(0x243F6A8885A308D3ULL);
-    for (const std::uint64_t key : keys) random.state_ = random.Next() ^ (key * 0xD6E8FEB86659FD93ULL);
+    for (const std::uint64_t key : keys)
+      random.state_ = random.Next() ^ (key * 0xD6E8FEB86659FD93ULL);
     return random;
   }
 

@@ -9,18 +9,19 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-// Aborts with file, line and the failed condition. For our own mistakes only: no input may reach it.
-#define FETTLE_CHECK(condition)                                                              \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);     \
-      std::abort();                                                                          \
-    }                                                                                        \
+// Aborts with file, line and the failed condition. For our own mistakes only: no input may reach
+// it.
+#define FETTLE_CHECK(condition)                                                          \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (false)
 
 // Returns the status from the enclosing function unless it is OK.
-#define FETTLE_RETURN_IF_ERROR(expression)                         \
-  do {                                                             \
+#define FETTLE_RETURN_IF_ERROR(expression)                                                    \
+  do {                                                                                        \
     if (absl::Status fettle_status = (expression); !fettle_status.ok()) return fettle_status; \
   } while (false)
 

@@ -80,10 +80,13 @@ std::optional<Dialect> ParseDialect(std::string_view name) {
 }
 
 std::map<std::string, std::int64_t> TargetVariables(const Target& target) {
-  return {{"wave", target.wave},           {"lds", target.lds},
+  return {{"wave", target.wave},
+          {"lds", target.lds},
           {"lds_static", target.lds_static},
-          {"cus", target.cus},             {"max_block", target.max_block},
-          {"registers", target.registers}, {"cache", target.cache}};
+          {"cus", target.cus},
+          {"max_block", target.max_block},
+          {"registers", target.registers},
+          {"cache", target.cache}};
 }
 
 absl::StatusOr<Target> FindTarget(std::string_view name) {

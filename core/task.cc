@@ -9,6 +9,7 @@
 #include "core/status_macros.h"
 #include "core/task_impl.h"
 #include "core/task_parse.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -59,9 +60,10 @@ void CheckStored(const TaskModel& model, const TaskFiles& files, const BoundCase
     const std::string path =
         StoredOutputPath(patterns[tensor.name], bound_case.label, tensor.member);
     if (files.contains(path)) continue;
-    problems.Add(declared.line, declared.column, "reference.npy",
-                 fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
-                             bound_case.label, path));
+    problems.Add(
+        declared.line, declared.column, "reference.npy",
+        fmt::format("the case {} needs the stored output '{}', which the task folder lacks",
+                    bound_case.label, path));
   }
 }
 
@@ -71,7 +73,8 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
     const auto& cases = set == CaseSet::kTimed ? model.timed : model.checked;
     bool supported = false;
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::string label = fmt::format("{}/{}", set == CaseSet::kTimed ? "timed" : "checked", i);
+      const std::string label =
+          fmt::format("{}/{}", set == CaseSet::kTimed ? "timed" : "checked", i);
       const std::string field = fmt::format("cases.{}[{}]", label.substr(0, label.find('/')), i);
       for (std::uint64_t seed = 0; seed < kTrialSeeds; ++seed) {
         const auto bound = BindCase(model, files, cases[i], set, label, seed, i);
@@ -137,6 +140,36 @@ std::string StoredOutputPath(std::string_view pattern, std::string_view case_lab
   return out;
 }
 
+// Whether the file is bytes by nature: stored arrays and objects.
+bool IsBinary(std::string_view name) {
+  for (const char* ending : {".npy", ".npz", ".co", ".hsaco", ".cubin", ".fatbin", ".bin"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+// Names and texts travel as UTF-8, to the compiler as well as to whoever reads its messages.
+void CheckEncoding(const TaskFiles& files, std::vector<TaskProblem>& problems) {
+  for (const auto& [name, text] : files) {
+    if (!IsUtf8(name)) {
+      problems.push_back({.file = ValidUtf8(name),
+                          .message = "the file's name is not UTF-8; rename it"});
+      continue;
+    }
+    if (IsBinary(name)) continue;
+    const std::size_t at = ValidUtf8Prefix(text);
+    if (at == text.size()) continue;
+    const auto before = std::string_view(text).substr(0, at);
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0.
+    problems.push_back(
+        {.file = name,
+         .line = 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+         .column = 1 + static_cast<int>(at - line_start),
+         .message = fmt::format("byte 0x{:02x} is not UTF-8; save the file as UTF-8",
+                                static_cast<unsigned char>(text[at]))});
+  }
+}
+
 Task::Task(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Task::~Task() = default;
 
@@ -152,6 +185,8 @@ absl::StatusOr<std::shared_ptr<const Task>> Task::Parse(TaskFiles files,
     collected.Add(0, 0, "", "the task folder has no file 'task.yaml'; 'fettle init' writes one");
     return FirstProblem(*problems);
   }
+  CheckEncoding(files, *problems);
+  if (!problems->empty()) return FirstProblem(*problems);
   const std::optional<Doc> doc = DocFromYaml(text->second, collected);
   if (doc && collected.count() == 0) {
     impl->model = ParseTaskDoc(*doc, files, collected);
@@ -201,8 +236,7 @@ absl::StatusOr<std::vector<BoundCase>> Task::BindCases(CaseSet set, std::uint64_
                                                        const Target& target) const {
   FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> all, BindCases(set, seed));
   const auto& declared = set == CaseSet::kTimed ? model().timed : model().checked;
-  const auto other =
-      target.vendor == Vendor::kCpu ? CaseDecl::On::kGpu : CaseDecl::On::kCpu;
+  const auto other = target.vendor == Vendor::kCpu ? CaseDecl::On::kGpu : CaseDecl::On::kCpu;
   std::vector<BoundCase> out;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (declared[i].on != other) out.push_back(std::move(all[i]));
@@ -213,8 +247,7 @@ absl::StatusOr<std::vector<BoundCase>> Task::BindCases(CaseSet set, std::uint64_
 absl::Status CheckValues(const KernelSpec& kernel, const TunableValues& values) {
   for (const Tunable& tunable : kernel.tunables) {
     if (!values.contains(tunable.name)) {
-      return absl::InvalidArgumentError(
-          fmt::format("the tunable '{}' has no value", tunable.name));
+      return absl::InvalidArgumentError(fmt::format("the tunable '{}' has no value", tunable.name));
     }
   }
   if (values.size() == kernel.tunables.size()) return absl::OkStatus();

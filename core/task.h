@@ -28,9 +28,9 @@ using TaskFiles = std::map<std::string, std::string>;
 // A mistake in a task file.
 struct TaskProblem {
   std::string file;
-  int line = 0, column = 0;    // From 1; 0 where no place can be named.
-  std::string field;           // "args.x.shape", ...
-  std::string message;         // What is wrong and what to write instead.
+  int line = 0, column = 0;  // From 1; 0 where no place can be named.
+  std::string field;         // "args.x.shape", ...
+  std::string message;       // What is wrong and what to write instead.
 };
 std::string FormatProblems(const std::vector<TaskProblem>& problems);  // file:line:col: message
 
@@ -42,17 +42,17 @@ using TunableValues = std::map<std::string, std::int64_t>;
 
 // A kernel as a baseline, a proposal or a rival carries it.
 struct KernelSpec {
-  std::string source_name;           // "kernel.cu"; diagnostics use it.
+  std::string source_name;  // "kernel.cu"; diagnostics use it.
   std::string source;
   std::vector<std::pair<std::string, std::string>> headers;  // Further files: name, text.
   Dialect dialect = Dialect::kCuda;
-  int lanes = 32;                    // 32, 64, or 0 for any.
+  int lanes = 32;  // 32, 64, or 0 for any.
   std::vector<Tunable> tunables;
-  TunableValues values;              // One per tunable.
+  TunableValues values;  // One per tunable.
   std::vector<Expr> constraints;
-  std::vector<Expr> guards;          // `requires`, over dims.
-  nlohmann::json launches;           // Canonical JSON of `launches`; parsed form below.
-  nlohmann::json workspace;          // Canonical JSON of `workspace`.
+  std::vector<Expr> guards;  // `requires`, over dims.
+  nlohmann::json launches;   // Canonical JSON of `launches`; parsed form below.
+  nlohmann::json workspace;  // Canonical JSON of `workspace`.
 };
 
 // Parsed declaration of dims, args, cases and so on; defined in task_model.h for those who need it.
@@ -71,29 +71,35 @@ class Task {
   const std::string& name() const;
   const std::string& summary() const;
   const std::string& license() const;
-  const std::string& digest() const;        // DESIGN.md 2, lower-case hex.
+  const std::string& digest() const;  // DESIGN.md 2, lower-case hex.
   const TaskFiles& files() const;
   const KernelSpec& baseline() const;
   const TaskModel& model() const;
   // Source and function of the reference and of a custom checker (empty where there is none).
   // Kinds: "cxx" (host C++), "npy" (stored outputs: `files` has one pattern per output argument, in
   // the signature's order; StoredOutputPath makes it a path).
-  struct ReferenceSpec { std::string kind, source, function; std::vector<std::string> files; };
+  struct ReferenceSpec {
+    std::string kind, source, function;
+    std::vector<std::string> files;
+  };
   const ReferenceSpec& reference() const;
-  struct CheckerSpec { std::string source, function; std::vector<std::string> outputs; };
+  struct CheckerSpec {
+    std::string source, function;
+    std::vector<std::string> outputs;
+  };
   const std::vector<CheckerSpec>& checkers() const;
   int held_out_count() const;
 
   // Cases of a set, bound. Entry i of the result is "timed/i" etc. Data-dependent dims are drawn
   // with `seed`. kInvalidArgument where `valid` does not hold.
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed) const;
-  // The same, without the cases that are declared `for` another kind of target; the others keep their
-  // labels.
+  // The same, without the cases that are declared `for` another kind of target; the others keep
+  // their labels.
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed,
                                                    const Target& target) const;
   // Draws `held_out_count()` new cases (FORMAT.md "Dims, cases, fills") from `seed`, each needing
-  // at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of ("the cap
-  // of ... threads"), or nothing. kInvalidArgument names the condition that failed most.
+  // at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of ("the
+  // cap of ... threads"), or nothing. kInvalidArgument names the condition that failed most.
   using TooLarge = std::function<std::string(const BoundCase&)>;
   absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed, std::int64_t memory_cap,
                                                      const TooLarge& too_large = {}) const;
@@ -113,13 +119,14 @@ class Task {
   struct BuildInputs {
     std::vector<std::pair<std::string, std::string>> macros;
     std::vector<std::string> entries;
-    std::string key;                 // Equal exactly when the two lists are.
+    std::string key;  // Equal exactly when the two lists are.
   };
   absl::StatusOr<BuildInputs> BuildInputsFor(const KernelSpec& kernel, const TunableValues& values,
                                              const BoundCase& bound_case,
                                              const Target& target) const;
 
-  // Sets the work of a bound case once the number of distinct values of its index arguments is known
+  // Sets the work of a bound case once the number of distinct values of its index arguments is
+  // known
   // (`unique(arg)` in `work`; until then it counts as at most one, which keeps the bound a lower
   // one).
   absl::Status RefineWork(const std::map<std::string, std::int64_t>& unique,

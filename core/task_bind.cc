@@ -135,13 +135,16 @@ absl::Status CaseBinder::BindDim(const DimDecl& dim) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::int64_t>> CaseBinder::ListOf(const DimDecl&,
-                                                             const CaseValue& value,
+absl::StatusOr<std::vector<std::int64_t>> CaseBinder::ListOf(const DimDecl&, const CaseValue& value,
                                                              std::int64_t length) {
   std::vector<std::int64_t> out;
   switch (value.kind) {
-    case CaseValue::Kind::kNumber: out.assign(static_cast<std::size_t>(length), value.number); break;
-    case CaseValue::Kind::kList: out = value.list; break;
+    case CaseValue::Kind::kNumber:
+      out.assign(static_cast<std::size_t>(length), value.number);
+      break;
+    case CaseValue::Kind::kList:
+      out = value.list;
+      break;
     case CaseValue::Kind::kUniform: {
       const auto span = static_cast<std::uint64_t>(value.hi - value.lo) + 1;
       for (std::int64_t i = 0; i < length; ++i) {
@@ -233,8 +236,8 @@ absl::Status CaseBinder::BindTensor(const ArgDecl& arg, const FillDecl& fill, st
     auto value = extent.EvaluateExact(scope_);
     if (!value.ok()) return Under(path + ".shape", value.status());
     if (*value < 0) {
-      return Fail(path + ".shape", fmt::format("'{}' is {}; an extent cannot be negative",
-                                               extent.text(), *value));
+      return Fail(path + ".shape",
+                  fmt::format("'{}' is {}; an extent cannot be negative", extent.text(), *value));
     }
     tensor.shape.push_back(*value);
   }
@@ -244,9 +247,9 @@ absl::Status CaseBinder::BindTensor(const ArgDecl& arg, const FillDecl& fill, st
     FETTLE_ASSIGN_OR_RETURN(tensor.fill, BindFill(arg, fill, path + ".fill"));
   }
   const auto own = model_.contract.nonfinite_of.find(arg.name);
-  tensor.nonfinite = IsFloat(tensor.dtype) && arg.role != Role::kOut &&
-                     (own == model_.contract.nonfinite_of.end() ? model_.contract.nonfinite
-                                                                : own->second);
+  tensor.nonfinite =
+      IsFloat(tensor.dtype) && arg.role != Role::kOut &&
+      (own == model_.contract.nonfinite_of.end() ? model_.contract.nonfinite : own->second);
   out_.tensors.push_back(std::move(tensor));
   return absl::OkStatus();
 }
@@ -261,10 +264,11 @@ absl::Status CaseBinder::BindStrides(const ArgDecl& arg, const std::string& path
     tensor.strides[i] = elements;
     if (__builtin_mul_overflow(elements, std::max<std::int64_t>(1, tensor.shape[i]), &elements) ||
         elements > kMost) {
-      return Fail(path + ".shape",
-                  fmt::format("[{}] has more elements than any device can hold; bound the dims with "
-                              "'valid'",
-                              fmt::join(tensor.shape, ", ")));
+      return Fail(
+          path + ".shape",
+          fmt::format("[{}] has more elements than any device can hold; bound the dims with "
+                      "'valid'",
+                      fmt::join(tensor.shape, ", ")));
     }
   }
   if (arg.strides) {
@@ -275,9 +279,10 @@ absl::Status CaseBinder::BindStrides(const ArgDecl& arg, const std::string& path
       if (!stride.ok()) return Under(path + ".strides", stride.status());
       const bool wide = tensor.shape[i] > 1;
       if (*stride < 0 || *stride > kMost || (*stride == 0 && writes && wide)) {
-        return Fail(path + ".strides", fmt::format("stride {} of axis {} is not allowed here: 0 only "
-                                                   "for inputs and extents of at most 1",
-                                                   *stride, i));
+        return Fail(path + ".strides",
+                    fmt::format("stride {} of axis {} is not allowed here: 0 only "
+                                "for inputs and extents of at most 1",
+                                *stride, i));
       }
       tensor.strides[i] = *stride;
       if (wide) order.emplace_back(*stride, tensor.shape[i]);
@@ -297,8 +302,9 @@ absl::Status CaseBinder::BindStrides(const ArgDecl& arg, const std::string& path
   }
   std::int64_t bytes = StorageBytes(tensor.dtype, tensor.extent());
   if (__builtin_add_overflow(bytes_, bytes, &bytes_) || bytes_ > kMost) {
-    return Fail(path + ".shape", "the case needs more memory than any device has; bound the dims "
-                                 "with 'valid'");
+    return Fail(path + ".shape",
+                "the case needs more memory than any device has; bound the dims "
+                "with 'valid'");
   }
   return absl::OkStatus();
 }
@@ -338,8 +344,8 @@ absl::StatusOr<Fill> CaseBinder::BindFill(const ArgDecl& arg, const FillDecl& fi
   FETTLE_RETURN_IF_ERROR(parameter(fill.a, out.a));
   FETTLE_RETURN_IF_ERROR(parameter(fill.b, out.b));
   if (out.kind == Fill::Kind::kUniform && out.a > out.b) {
-    return Fail(path, fmt::format("uniform from {} to {}: the bounds are the wrong way round", out.a,
-                                  out.b));
+    return Fail(path, fmt::format("uniform from {} to {}: the bounds are the wrong way round",
+                                  out.a, out.b));
   }
   if (arg.range) {
     auto lo = arg.range->first.Evaluate(scope_), hi = arg.range->second.Evaluate(scope_);
@@ -479,7 +485,11 @@ absl::Status BindWork(const TaskModel& model, const std::map<std::string, std::i
   const auto bytes = model.work.bytes.Evaluate(scope), flops = model.work.flops.Evaluate(scope);
   if (!bytes.ok()) return Under("work.bytes", bytes.status());
   if (!flops.ok()) return Under("work.flops", flops.status());
-  bound_case.work_bytes = static_cast<double>(std::max<std::int64_t>(0, *bytes));
+  if (*bytes < 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "work.bytes is {} for this case; it is the least that any version moves, 0 or more", *bytes));
+  }
+  bound_case.work_bytes = static_cast<double>(*bytes);
   bound_case.work_flops = static_cast<double>(std::max<std::int64_t>(0, *flops));
   return absl::OkStatus();
 }

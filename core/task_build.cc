@@ -53,22 +53,38 @@ void CollectEntries(const nlohmann::json& steps, std::vector<std::string>& out) 
 std::string_view SpellDType(DType dtype, Dialect dialect) {
   const bool cuda = dialect == Dialect::kCuda;
   switch (dtype) {
-    case DType::kF64: return "double";
-    case DType::kF32: return "float";
-    case DType::kF16: return "__half";
-    case DType::kBF16: return cuda ? "__nv_bfloat16" : "__hip_bfloat16";
-    case DType::kF8E4M3FN: return cuda ? "__nv_fp8_e4m3" : "__hip_fp8_e4m3";
-    case DType::kF8E4M3FNUZ: return cuda ? "__nv_fp8_e4m3" : "__hip_fp8_e4m3_fnuz";
-    case DType::kF8E5M2: return cuda ? "__nv_fp8_e5m2" : "__hip_fp8_e5m2";
-    case DType::kF8E5M2FNUZ: return cuda ? "__nv_fp8_e5m2" : "__hip_fp8_e5m2_fnuz";
-    case DType::kF8E8M0: return cuda ? "__nv_fp8_e8m0" : "unsigned char";
-    case DType::kF4E2M1X2: return cuda ? "__nv_fp4x2_e2m1" : "unsigned char";
-    case DType::kI64: return "long long";
-    case DType::kI32: return "int";
-    case DType::kI16: return "short";
-    case DType::kI8: return "signed char";
-    case DType::kU8: return "unsigned char";
-    case DType::kBool: return "bool";
+    case DType::kF64:
+      return "double";
+    case DType::kF32:
+      return "float";
+    case DType::kF16:
+      return "__half";
+    case DType::kBF16:
+      return cuda ? "__nv_bfloat16" : "__hip_bfloat16";
+    case DType::kF8E4M3FN:
+      return cuda ? "__nv_fp8_e4m3" : "__hip_fp8_e4m3";
+    case DType::kF8E4M3FNUZ:
+      return cuda ? "__nv_fp8_e4m3" : "__hip_fp8_e4m3_fnuz";
+    case DType::kF8E5M2:
+      return cuda ? "__nv_fp8_e5m2" : "__hip_fp8_e5m2";
+    case DType::kF8E5M2FNUZ:
+      return cuda ? "__nv_fp8_e5m2" : "__hip_fp8_e5m2_fnuz";
+    case DType::kF8E8M0:
+      return cuda ? "__nv_fp8_e8m0" : "unsigned char";
+    case DType::kF4E2M1X2:
+      return cuda ? "__nv_fp4x2_e2m1" : "unsigned char";
+    case DType::kI64:
+      return "long long";
+    case DType::kI32:
+      return "int";
+    case DType::kI16:
+      return "short";
+    case DType::kI8:
+      return "signed char";
+    case DType::kU8:
+      return "unsigned char";
+    case DType::kBool:
+      return "bool";
   }
   return "";
 }

@@ -103,10 +103,18 @@ json CaseJson(const CaseDecl& declared, const TaskFiles& files) {
   for (const auto& [name, value] : declared.dims) {
     json& dim = out["dims"][name];
     switch (value.kind) {
-      case CaseValue::Kind::kNumber: dim = value.number; break;
-      case CaseValue::Kind::kList: dim = value.list; break;
-      case CaseValue::Kind::kUniform: dim = {{"uniform", {value.lo, value.hi}}}; break;
-      case CaseValue::Kind::kFile: dim = {{"file", FileDigest(files, value.file)}}; break;
+      case CaseValue::Kind::kNumber:
+        dim = value.number;
+        break;
+      case CaseValue::Kind::kList:
+        dim = value.list;
+        break;
+      case CaseValue::Kind::kUniform:
+        dim = {{"uniform", {value.lo, value.hi}}};
+        break;
+      case CaseValue::Kind::kFile:
+        dim = {{"file", FileDigest(files, value.file)}};
+        break;
     }
   }
   for (const auto& [name, fill] : declared.fills) out["fills"][name] = FillJson(fill, files);
@@ -196,9 +204,8 @@ json CanonicalTask(const TaskModel& model, const TaskFiles& files) {
   for (const CaseDecl& entry : model.checked) out["checked"].push_back(CaseJson(entry, files));
   for (const auto& entry : model.tolerances) out["tolerances"].push_back(ToleranceJson(entry));
   for (const auto& checker : model.checkers) {
-    out["checkers"].push_back({{"source", checker.source},
-                               {"function", checker.function},
-                               {"outputs", checker.outputs}});
+    out["checkers"].push_back(
+        {{"source", checker.source}, {"function", checker.function}, {"outputs", checker.outputs}});
   }
   for (const RivalDecl& rival : model.rivals) {
     out["rivals"].push_back(

@@ -57,10 +57,14 @@ std::int64_t Drawer::DrawPlain(const DimDomain& domain, int edge) {
   const std::int64_t hi = domain.max >= 0 ? domain.max / m : -((-domain.max - 1) / m) - 1;
   if (lo >= hi) return lo * m;
   switch (edge) {
-    case 0: return lo * m;
-    case 1: return (lo + 1) * m;
-    case 2: return hi * m;
-    default: return LogUniform(lo, hi, random_) * m;
+    case 0:
+      return lo * m;
+    case 1:
+      return (lo + 1) * m;
+    case 2:
+      return hi * m;
+    default:
+      return LogUniform(lo, hi, random_) * m;
   }
 }
 
@@ -113,7 +117,8 @@ absl::StatusOr<CaseValue> Drawer::DrawDim(const DimDecl& dim, const ExprScope& s
 
 void Drawer::DrawScalars(int number, CaseDecl& out) {
   for (const ArgDecl& arg : model_.args) {
-    if (arg.value_kind != ArgDecl::Value::kPerCase || !arg.from.empty() || arg.from_uniform) continue;
+    if (arg.value_kind != ArgDecl::Value::kPerCase || !arg.from.empty() || arg.from_uniform)
+      continue;
     const CaseDecl& timed = model_.timed[static_cast<std::size_t>(number) % model_.timed.size()];
     out.scalars[arg.name] = timed.scalars.at(arg.name);
   }
@@ -187,9 +192,9 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
   int draws = 0;
   while (static_cast<int>(out.size()) < m.held_out) {
     if (draws >= kMaxDraws) {
-      const auto worst = std::max_element(
-          causes.begin(), causes.end(),
-          [](const auto& a, const auto& b) { return a.second < b.second; });
+      const auto worst =
+          std::max_element(causes.begin(), causes.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
       return absl::InvalidArgumentError(fmt::format(
           "draw held-out sizes: {} draws gave only {} of {} cases; {} of them failed on {}; narrow "
           "the dims' domains or add 'multiple_of'",

@@ -35,13 +35,13 @@ struct DimDecl {
   std::string name;
   int line = 0, column = 0;
   bool is_list = false;
-  Expr length;                          // is_list.
-  std::optional<Expr> let;              // Derived; per entry `i` of a list.
-  std::vector<std::int64_t> in;         // Nonempty: exactly these values.
-  Expr min, max;                        // Else from min to max,
-  Expr multiple_of = Expr::Constant(1); // in multiples of this.
-  std::optional<Expr> or_value;         // Tried half of the time.
-  std::string file;                     // Lists with `fill: {file: ...}`: where entries come from.
+  Expr length;                           // is_list.
+  std::optional<Expr> let;               // Derived; per entry `i` of a list.
+  std::vector<std::int64_t> in;          // Nonempty: exactly these values.
+  Expr min, max;                         // Else from min to max,
+  Expr multiple_of = Expr::Constant(1);  // in multiples of this.
+  std::optional<Expr> or_value;          // Tried half of the time.
+  std::string file;                      // Lists with `fill: {file: ...}`: where entries come from.
 };
 
 // A fill's parameter: a number, or an expression over dims.
@@ -53,8 +53,8 @@ struct FillParameter {
 struct FillDecl {
   Fill::Kind kind = Fill::Kind::kZero;
   FillParameter a, b;
-  std::vector<Expr> runs;               // kIndexRuns.
-  std::optional<Expr> list;             // kIndexOffsets, kList: an expression that gives a list.
+  std::vector<Expr> runs;    // kIndexRuns.
+  std::optional<Expr> list;  // kIndexOffsets, kList: an expression that gives a list.
   std::string file;
   std::vector<std::pair<std::int64_t, FillDecl>> rows;
 };
@@ -65,20 +65,20 @@ struct ArgDecl {
   Role role = Role::kIn;
   TypeRef type;
   std::vector<Expr> shape;
-  std::optional<std::vector<Expr>> strides;   // Elements.
+  std::optional<std::vector<Expr>> strides;  // Elements.
   std::int64_t align = 0;
   FillDecl fill;
-  std::optional<std::pair<Expr, Expr>> range; // Index values, [lo, hi).
+  std::optional<std::pair<Expr, Expr>> range;  // Index values, [lo, hi).
   Restore::Kind restore = Restore::Kind::kNone;
-  std::string restore_index;                  // kTouchedIndex.
-  std::optional<Expr> restore_rows;           // kTouchedList.
-  std::string optional_dim;                   // Null where this dim is 0.
+  std::string restore_index;         // kTouchedIndex.
+  std::optional<Expr> restore_rows;  // kTouchedList.
+  std::string optional_dim;          // Null where this dim is 0.
   // Scalars.
   enum class Value { kNumber, kExpr, kPerCase };
   Value value_kind = Value::kExpr;
-  double number = 0;                          // kNumber.
-  Expr value;                                 // kExpr.
-  std::vector<double> from;                   // kPerCase: drawn from these,
+  double number = 0;                                      // kNumber.
+  Expr value;                                             // kExpr.
+  std::vector<double> from;                               // kPerCase: drawn from these,
   std::optional<std::pair<double, double>> from_uniform;  // or from this range.
   // Pointers.
   Expr count;
@@ -90,18 +90,18 @@ struct ArgDecl {
 struct CaseValue {
   enum class Kind { kNumber, kList, kUniform, kFile };
   Kind kind = Kind::kNumber;
-  std::int64_t number = 0;               // kNumber; of a list dim: every entry.
-  std::vector<std::int64_t> list;        // kList.
-  std::int64_t lo = 0, hi = 0;           // kUniform, both included.
-  std::string file;                      // kFile.
+  std::int64_t number = 0;         // kNumber; of a list dim: every entry.
+  std::vector<std::int64_t> list;  // kList.
+  std::int64_t lo = 0, hi = 0;     // kUniform, both included.
+  std::string file;                // kFile.
 };
 
 struct CaseDecl {
   int line = 0, column = 0;
   std::map<std::string, DType> types;
   std::map<std::string, CaseValue> dims;
-  std::map<std::string, FillDecl> fills;      // Overrides by argument.
-  std::map<std::string, double> scalars;      // `per_case` values.
+  std::map<std::string, FillDecl> fills;  // Overrides by argument.
+  std::map<std::string, double> scalars;  // `per_case` values.
   double weight = 1;
   enum class On { kAll, kCpu, kGpu } on = On::kAll;  // Which targets run it.
 };
@@ -125,14 +125,14 @@ struct WorkDecl {
 struct ContractDecl {
   bool deterministic = true;
   bool linear = false;
-  bool nonfinite = false;                     // `propagate`.
-  std::map<std::string, bool> nonfinite_of;   // Per argument.
-  bool inline_assembly = false;               // Candidates may use it.
+  bool nonfinite = false;                    // `propagate`.
+  std::map<std::string, bool> nonfinite_of;  // Per argument.
+  bool inline_assembly = false;              // Candidates may use it.
 };
 
 struct RivalDecl {
   std::string name, object;
-  nlohmann::json launches;                    // Canonical.
+  nlohmann::json launches;  // Canonical.
 };
 
 struct TaskModel {

@@ -42,7 +42,8 @@ void ReadFamily(const DocEntry& entry, TaskModel& model, Problems& problems) {
   TypeFamily family;
   family.name = entry.key;
   if (!IsIdentifier(entry.key)) {
-    problems.Add(entry.line, entry.column, path, fmt::format("'{}' is no name for a type", entry.key));
+    problems.Add(entry.line, entry.column, path,
+                 fmt::format("'{}' is no name for a type", entry.key));
   }
   if (entry.value.kind == Doc::Kind::kMap) {
     for (const DocEntry& dtype : entry.value.entries) {
@@ -150,7 +151,8 @@ void ReadDim(const DocEntry& entry, TaskModel& model, const TaskFiles& files, Pr
     const Doc* fill = dim.is_list ? fields.Find("fill") : nullptr;
     if (fill != nullptr && fill->kind == Doc::Kind::kMap) {
       Fields inner(*fill, fields.PathOf("fill"), problems);
-      if (const Doc* file = inner.Need("file", "write 'fill: uniform' or 'fill: {file: lens.npy}'")) {
+      if (const Doc* file =
+              inner.Need("file", "write 'fill: uniform' or 'fill: {file: lens.npy}'")) {
         dim.file = ReadFileName(*file, inner.PathOf("file"), files, problems).value_or("");
       }
       inner.Finish();
@@ -168,8 +170,9 @@ void ReadHead(Fields& fields, TaskModel& model) {
   if (const Doc* format = fields.Need("format", "write 'format: 1'")) {
     const auto version = ReadInteger(*format, "format", problems);
     if (version && *version != 1) {
-      problems.Add(*format, "format",
-                   fmt::format("format {} is not known to this fettle; it reads format 1", *version));
+      problems.Add(
+          *format, "format",
+          fmt::format("format {} is not known to this fettle; it reads format 1", *version));
     }
   }
   if (const Doc* name = fields.Need("name", "write a name such as 'name: layernorm_fwd'")) {
@@ -228,8 +231,9 @@ std::optional<DType> ReadDType(const Doc& doc, const std::string& path, Problems
   if (!text) return std::nullopt;
   const std::optional<DType> dtype = ParseDType(*text);
   if (!dtype) {
-    problems.Add(doc, path, fmt::format("{}: unknown dtype '{}'; {}", path, text->substr(0, 80),
-                                        Suggest(*text, DTypeNames())));
+    problems.Add(doc, path,
+                 fmt::format("{}: unknown dtype '{}'; {}", path, text->substr(0, 80),
+                             Suggest(*text, DTypeNames())));
   }
   return dtype;
 }
@@ -242,8 +246,9 @@ std::optional<TypeRef> ReadTypeRef(const Doc& doc, const std::string& path, cons
     if (model.FindType(type.family) != nullptr) return type;
     std::set<std::string> families;
     for (const TypeFamily& family : model.types) families.insert(family.name);
-    problems.Add(doc, path, fmt::format("{}: there is no type '{}' under 'types'; {}", path, doc.text,
-                                        Suggest(type.family, families)));
+    problems.Add(doc, path,
+                 fmt::format("{}: there is no type '{}' under 'types'; {}", path, doc.text,
+                             Suggest(type.family, families)));
     return std::nullopt;
   }
   const auto dtype = ReadDType(doc, path, problems);
@@ -267,8 +272,9 @@ std::optional<std::string> ReadFileName(const Doc& doc, const std::string& path,
   for (const auto& [file, bytes] : files) {
     if (file != "task.yaml") known.insert(file);
   }
-  problems.Add(doc, path, fmt::format("{}: the task folder has no file '{}'; {}", path,
-                                      name->substr(0, 200), Suggest(*name, known)));
+  problems.Add(doc, path,
+               fmt::format("{}: the task folder has no file '{}'; {}", path, name->substr(0, 200),
+                           Suggest(*name, known)));
   return std::nullopt;
 }
 
@@ -328,17 +334,19 @@ TaskModel ParseTaskDoc(const Doc& doc, const TaskFiles& files, Problems& problem
     model.baseline = ParseKernelBlock(*baseline, "baseline", model, files,
                                       /*inline_source=*/false, problems);
   }
-  if (const Doc* reference = fields.Need(
-          "reference", "name the double-precision reference, such as "
-                       "'reference: {source: reference.cc, function: layernorm_ref}'")) {
+  if (const Doc* reference =
+          fields.Need("reference",
+                      "name the double-precision reference, such as "
+                      "'reference: {source: reference.cc, function: layernorm_ref}'")) {
     ParseReference(*reference, model, files, problems);
   }
   if (const Doc* cases = fields.Need("cases", "give at least one timed and one checked case")) {
     ParseCases(*cases, model, files, problems);
   }
   if (const Doc* contract = fields.Find("contract")) ParseContract(*contract, model, problems);
-  if (const Doc* tolerance = fields.Need("tolerance", "say how each output is judged, such as "
-                                                      "'tolerance: {y: {auto: {reduce: cols}}}'")) {
+  if (const Doc* tolerance = fields.Need("tolerance",
+                                         "say how each output is judged, such as "
+                                         "'tolerance: {y: {auto: {reduce: cols}}}'")) {
     if (args_hold) ParseTolerances(*tolerance, model, files, problems);
   }
   if (const Doc* work = fields.Find("work")) ParseWork(*work, model, problems);

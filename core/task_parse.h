@@ -26,8 +26,8 @@ void ParseWork(const Doc& doc, TaskModel& model, Problems& problems);
 void ParseContract(const Doc& doc, TaskModel& model, Problems& problems);
 void ParseRivals(const Doc& doc, TaskModel& model, const TaskFiles& files, Problems& problems);
 
-// A kernel block: `baseline` of a task file, or a proposal's JSON (`inline_source`: `source` is then
-// the text itself). Mistakes go to `problems`.
+// A kernel block: `baseline` of a task file, or a proposal's JSON (`inline_source`: `source` is
+// then the text itself). Mistakes go to `problems`.
 KernelSpec ParseKernelBlock(const Doc& doc, const std::string& path, const TaskModel& model,
                             const TaskFiles& files, bool inline_source, Problems& problems);
 // `launches` and `workspace` in canonical form. `kernel` has its tunables already.

@@ -14,7 +14,7 @@ const std::set<std::string> kRoleNames = {"in",     "out",      "inout", "index"
 struct FillForm {
   std::string_view name;
   Fill::Kind kind;
-  bool bare;     // May stand without a parameter.
+  bool bare;  // May stand without a parameter.
 };
 constexpr FillForm kFillForms[] = {
     {"zero", Fill::Kind::kZero, true},
@@ -75,8 +75,11 @@ void ReadFillParameter(const Doc& doc, const std::string& path, FillDecl& fill,
   switch (fill.kind) {
     case Fill::Kind::kConstant:
     case Fill::Kind::kIndexZipf:
-    case Fill::Kind::kIndexRepeated: fill.a = ReadParameter(doc, path, model, problems); return;
-    case Fill::Kind::kNormal: return ReadPair(doc, path, "normal: [0, 1]", fill, model, problems);
+    case Fill::Kind::kIndexRepeated:
+      fill.a = ReadParameter(doc, path, model, problems);
+      return;
+    case Fill::Kind::kNormal:
+      return ReadPair(doc, path, "normal: [0, 1]", fill, model, problems);
     case Fill::Kind::kUniform:
       return ReadPair(doc, path, "uniform: [-1, 1]", fill, model, problems);
     case Fill::Kind::kIndexRuns: {
@@ -85,11 +88,14 @@ void ReadFillParameter(const Doc& doc, const std::string& path, FillDecl& fill,
       return;
     }
     case Fill::Kind::kIndexOffsets:
-    case Fill::Kind::kList: fill.list = ReadExpr(doc, path, names, "dims", problems); return;
+    case Fill::Kind::kList:
+      fill.list = ReadExpr(doc, path, names, "dims", problems);
+      return;
     case Fill::Kind::kFile:
       fill.file = ReadFileName(doc, path, files, problems).value_or("");
       return;
-    default: break;
+    default:
+      break;
   }
   problems.Add(doc, path, fmt::format("{} takes no parameter here", path));
 }
@@ -100,9 +106,10 @@ void FitToRole(const Doc& doc, const std::string& path, const ArgDecl& arg, bool
   const bool floats = IsFloatRef(arg.type, model);
   if (arg.role == Role::kIndex && fill.kind == Fill::Kind::kUniform) {
     if (!bare) {
-      problems.Add(doc, path, fmt::format("{}: an index argument is uniform over its 'range'; write "
-                                          "'fill: uniform' and set 'range'",
-                                          path));
+      problems.Add(doc, path,
+                   fmt::format("{}: an index argument is uniform over its 'range'; write "
+                               "'fill: uniform' and set 'range'",
+                               path));
     }
     fill.kind = Fill::Kind::kIndexUniform;
   }
@@ -112,16 +119,18 @@ void FitToRole(const Doc& doc, const std::string& path, const ArgDecl& arg, bool
   const bool indices = NeedsRange(fill.kind) || fill.kind == Fill::Kind::kIndexOffsets ||
                        fill.kind == Fill::Kind::kList;
   if (indices && floats) {
-    problems.Add(doc, path, fmt::format("{}: this fill is for integers; use normal, uniform, "
-                                        "constant, zero or file",
-                                        path));
+    problems.Add(doc, path,
+                 fmt::format("{}: this fill is for integers; use normal, uniform, "
+                             "constant, zero or file",
+                             path));
   }
   if (NeedsRange(fill.kind) && !arg.range) {
-    problems.Add(doc, path, fmt::format("{}: this fill needs the argument's 'range: [lo, hi)'", path));
+    problems.Add(doc, path,
+                 fmt::format("{}: this fill needs the argument's 'range: [lo, hi)'", path));
   }
   if (fill.kind == Fill::Kind::kNormal && !floats) {
-    problems.Add(doc, path, fmt::format("{}: normal is for floating dtypes; use 'uniform: [lo, hi]'",
-                                        path));
+    problems.Add(doc, path,
+                 fmt::format("{}: normal is for floating dtypes; use 'uniform: [lo, hi]'", path));
   }
 }
 
@@ -177,7 +186,8 @@ void ReadRestore(Fields& fields, ArgDecl& arg, const TaskModel& model) {
   if (arg.role != Role::kInOut) {
     for (const Doc* doc : {restore, touched}) {
       if (doc == nullptr) continue;
-      problems.Add(*doc, fields.PathOf("restore"), "only 'inout' arguments are restored; remove it");
+      problems.Add(*doc, fields.PathOf("restore"),
+                   "only 'inout' arguments are restored; remove it");
     }
     return;
   }
@@ -217,7 +227,8 @@ void ReadTensor(Fields& fields, ArgDecl& arg, const TaskModel& model, const Task
     if (bounds && bounds->size() == 2) {
       arg.range.emplace((*bounds)[0], (*bounds)[1]);
     } else if (bounds) {
-      problems.Add(*range, fields.PathOf("range"), "range needs two entries, [lo, hi), hi excluded");
+      problems.Add(*range, fields.PathOf("range"),
+                   "range needs two entries, [lo, hi), hi excluded");
     }
     if (IsFloatRef(arg.type, model)) {
       problems.Add(*range, fields.PathOf("range"), "range is for integer dtypes");
@@ -287,9 +298,9 @@ void ReadScalar(Fields& fields, ArgDecl& arg, const TaskModel& model) {
       return;
     }
   }
-  arg.value = ReadExpr(*value, fields.PathOf("value"), DimAndSizeNames(model), "dims",
-                       fields.problems())
-                  .value_or(Expr());
+  arg.value =
+      ReadExpr(*value, fields.PathOf("value"), DimAndSizeNames(model), "dims", fields.problems())
+          .value_or(Expr());
 }
 
 ArgDecl ReadArg(const Doc& doc, const std::string& name, const std::string& path, bool member,
@@ -326,8 +337,8 @@ ArgDecl ReadArg(const Doc& doc, const std::string& name, const std::string& path
     const auto text = ReadChoice(*role, fields.PathOf("role"), roles, problems);
     if (!text || !roles.contains(*text)) return arg;
     static const std::map<std::string, Role> kRoles = {
-        {"in", Role::kIn},         {"out", Role::kOut},           {"inout", Role::kInOut},
-        {"index", Role::kIndex},   {"scalar", Role::kScalar},     {"pointers", Role::kPointers},
+        {"in", Role::kIn},       {"out", Role::kOut},       {"inout", Role::kInOut},
+        {"index", Role::kIndex}, {"scalar", Role::kScalar}, {"pointers", Role::kPointers},
         {"none", Role::kNone}};
     arg.role = kRoles.at(*text);
   }
@@ -378,8 +389,9 @@ void CheckTogether(const TaskModel& model, Problems& problems) {
     }
   }
   if (!output && !model.args.empty()) {
-    problems.Add(model.args.front().line, model.args.front().column, "args",
-                 "no argument has role 'out' or 'inout'; a kernel without output has nothing to check");
+    problems.Add(
+        model.args.front().line, model.args.front().column, "args",
+        "no argument has role 'out' or 'inout'; a kernel without output has nothing to check");
   }
 }
 
@@ -398,8 +410,8 @@ FillDecl ReadFill(const Doc& doc, const std::string& path, const ArgDecl& arg,
     for (const FillForm& form : kFillForms) {
       if (const Doc* found = fields.Find(std::string(form.name))) {
         if (parameter != nullptr) {
-          problems.Add(doc, path, fmt::format("{} has both '{}' and '{}'; keep one", path, name,
-                                              form.name));
+          problems.Add(doc, path,
+                       fmt::format("{} has both '{}' and '{}'; keep one", path, name, form.name));
         }
         parameter = found;
         name = form.name;
@@ -410,23 +422,26 @@ FillDecl ReadFill(const Doc& doc, const std::string& path, const ArgDecl& arg,
     }
     fields.Finish();
     if (parameter == nullptr) {
-      problems.Add(doc, path, fmt::format("{} names no fill; use one of normal, uniform, zero, "
-                                          "constant, zipf, sorted, permutation, repeated, runs, "
-                                          "offsets, list, file",
-                                          path));
+      problems.Add(doc, path,
+                   fmt::format("{} names no fill; use one of normal, uniform, zero, "
+                               "constant, zipf, sorted, permutation, repeated, runs, "
+                               "offsets, list, file",
+                               path));
       return fill;
     }
   } else if (!names.contains(name)) {
-    problems.Add(doc, path, fmt::format("{}: unknown fill '{}'; {}", path, name.substr(0, 80),
-                                        Suggest(name, names)));
+    problems.Add(
+        doc, path,
+        fmt::format("{}: unknown fill '{}'; {}", path, name.substr(0, 80), Suggest(name, names)));
     return fill;
   }
   for (const FillForm& form : kFillForms) {
     if (form.name != name) continue;
     fill.kind = form.kind;
     if (bare && !form.bare) {
-      problems.Add(doc, path, fmt::format("{}: '{}' needs a parameter, as in '{{{}: ...}}'", path,
-                                          name, name));
+      problems.Add(
+          doc, path,
+          fmt::format("{}: '{}' needs a parameter, as in '{{{}: ...}}'", path, name, name));
       return fill;
     }
   }

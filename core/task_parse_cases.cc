@@ -47,8 +47,9 @@ CaseValue ReadCaseList(const Doc& doc, const std::string& path, const TaskFiles&
     } else if (items != nullptr) {
       problems.Add(*uniform, path, path + ".uniform needs two numbers, [lo, hi], both included");
     }
-  } else if (const Doc* file = fields.Need("file", "give a number, a list, {uniform: [lo, hi]} or "
-                                                   "{file: lens.npy}")) {
+  } else if (const Doc* file = fields.Need("file",
+                                           "give a number, a list, {uniform: [lo, hi]} or "
+                                           "{file: lens.npy}")) {
     out.kind = CaseValue::Kind::kFile;
     out.file = ReadFileName(*file, path + ".file", files, problems).value_or("");
   }
@@ -82,9 +83,9 @@ void ReadCaseType(const DocEntry& entry, const TypeFamily& family, const std::st
   const auto dtype = ReadDType(entry.value, path, problems);
   if (!dtype) return;
   if (std::find(family.dtypes.begin(), family.dtypes.end(), *dtype) == family.dtypes.end()) {
-    problems.Add(entry.value, path,
-                 fmt::format("{}: {} is not among the dtypes of {}", path, DTypeName(*dtype),
-                             family.name));
+    problems.Add(
+        entry.value, path,
+        fmt::format("{}: {} is not among the dtypes of {}", path, DTypeName(*dtype), family.name));
     return;
   }
   out.types[family.name] = *dtype;
@@ -125,8 +126,9 @@ void CheckComplete(const Doc& doc, const std::string& path, const TaskModel& mod
                    Problems& problems) {
   for (const DimDecl& dim : model.dims) {
     if (dim.let || out.dims.contains(dim.name) || doc.Find(dim.name) != nullptr) continue;
-    problems.Add(doc, path, fmt::format("{} does not give the dim '{}'; add '{}: ...'", path,
-                                        dim.name, dim.name));
+    problems.Add(
+        doc, path,
+        fmt::format("{} does not give the dim '{}'; add '{}: ...'", path, dim.name, dim.name));
   }
   for (const TypeFamily& family : model.types) {
     if (out.types.contains(family.name) || doc.Find(family.name) != nullptr) continue;
@@ -134,15 +136,18 @@ void CheckComplete(const Doc& doc, const std::string& path, const TaskModel& mod
       out.types[family.name] = family.dtypes.front();
       continue;
     }
-    problems.Add(doc, path, fmt::format("{} does not pick a dtype for '{}'; add '{}: ...'", path,
-                                        family.name, family.name));
+    problems.Add(doc, path,
+                 fmt::format("{} does not pick a dtype for '{}'; add '{}: ...'", path, family.name,
+                             family.name));
   }
   for (const ArgDecl& arg : model.args) {
-    if (arg.value_kind != ArgDecl::Value::kPerCase || !arg.from.empty() || arg.from_uniform) continue;
+    if (arg.value_kind != ArgDecl::Value::kPerCase || !arg.from.empty() || arg.from_uniform)
+      continue;
     if (out.scalars.contains(arg.name) || doc.Find(arg.name) != nullptr) continue;
-    problems.Add(doc, path, fmt::format("{} does not give the scalar '{}', which is 'per_case' "
-                                        "without 'from'",
-                                        path, arg.name));
+    problems.Add(doc, path,
+                 fmt::format("{} does not give the scalar '{}', which is 'per_case' "
+                             "without 'from'",
+                             path, arg.name));
   }
 }
 
@@ -175,9 +180,9 @@ CaseDecl ReadCase(const Doc& doc, const std::string& path, bool timed, const Tas
       }
       out.on = entry.value.text == "cpu" ? CaseDecl::On::kCpu : CaseDecl::On::kGpu;
     } else {
-      problems.Add(entry.line, entry.column, field,
-                   fmt::format("unknown field '{}'; {}", entry.key,
-                               Suggest(entry.key, CaseNames(model))));
+      problems.Add(
+          entry.line, entry.column, field,
+          fmt::format("unknown field '{}'; {}", entry.key, Suggest(entry.key, CaseNames(model))));
     }
   }
   CheckComplete(doc, path, model, out, problems);
@@ -202,9 +207,10 @@ void ReadCaseSet(const Doc& doc, const std::string& path, bool timed, TaskModel&
       return declared.on == CaseDecl::On::kAll || declared.on == on;
     });
     if (!any) {
-      problems.Add(doc, path,
-                   fmt::format("{} has no case for {} targets; add one, or leave out 'for' in another",
-                               path, on == CaseDecl::On::kCpu ? "cpu" : "gpu"));
+      problems.Add(
+          doc, path,
+          fmt::format("{} has no case for {} targets; add one, or leave out 'for' in another", path,
+                      on == CaseDecl::On::kCpu ? "cpu" : "gpu"));
     }
   }
 }
@@ -220,16 +226,16 @@ void CheckSpecialized(const Doc& doc, const TaskModel& model, Problems& problems
     }
     if (values.size() > kMaxSpecialized) {
       problems.Add(doc, "specialize",
-                   fmt::format("the cases give '{}' {} distinct values; 'specialize' allows {}", dim,
-                               values.size(), kMaxSpecialized));
+                   fmt::format("the cases give '{}' {} distinct values; 'specialize' allows {}",
+                               dim, values.size(), kMaxSpecialized));
     }
   }
 }
 
 // Reads `{source, function}` of a reference or checker, or a bare file name.
 void ReadHostFunction(const Doc& doc, const std::string& path, const TaskFiles& files,
-                      std::string_view default_function, std::string& source,
-                      std::string& function, Problems& problems) {
+                      std::string_view default_function, std::string& source, std::string& function,
+                      Problems& problems) {
   if (doc.kind == Doc::Kind::kScalar) {
     source = ReadFileName(doc, path, files, problems).value_or("");
     function = default_function;
@@ -284,8 +290,8 @@ void ReadAuto(const Doc& doc, const std::string& path, const TaskModel& model, T
 
 void ReadExact(const Doc& doc, const std::string& path, ToleranceDecl& out, Problems& problems) {
   const auto text = ReadChoice(doc, path, {"bits", "values"}, problems);
-  out.kind = text == "values" ? BoundTolerance::Kind::kExactValues
-                              : BoundTolerance::Kind::kExactBits;
+  out.kind =
+      text == "values" ? BoundTolerance::Kind::kExactValues : BoundTolerance::Kind::kExactBits;
   out.raw = text == "bits";
 }
 
@@ -320,8 +326,8 @@ ToleranceDecl ReadTolerance(const DocEntry& entry, TaskModel& model, const TaskF
   const Doc* checker = fields.Find("checker");
   const bool relative = fields.Find("rtol") != nullptr || fields.Find("atol") != nullptr;
   if ((exact != nullptr) + (automatic != nullptr) + (checker != nullptr) + relative != 1) {
-    problems.Add(doc, path, fmt::format("{} needs exactly one of auto, exact, rtol/atol, checker",
-                                        path));
+    problems.Add(doc, path,
+                 fmt::format("{} needs exactly one of auto, exact, rtol/atol, checker", path));
     return out;
   }
   if (exact != nullptr) ReadExact(*exact, path + ".exact", out, problems);
@@ -355,9 +361,9 @@ void ReadSharedChecker(const Doc& doc, TaskModel& model, const TaskFiles& files,
     const auto name = ReadIdentifier(item, "tolerance.checker.outputs", problems);
     if (!name) continue;
     if (!OutputNames(model).contains(*name)) {
-      problems.Add(item, "tolerance.checker.outputs",
-                   fmt::format("there is no output '{}'; {}", *name,
-                               Suggest(*name, OutputNames(model))));
+      problems.Add(
+          item, "tolerance.checker.outputs",
+          fmt::format("there is no output '{}'; {}", *name, Suggest(*name, OutputNames(model))));
       continue;
     }
     ToleranceDecl tolerance;
@@ -386,8 +392,9 @@ void CheckTolerances(const Doc& doc, const TaskModel& model, Problems& problems)
     if (arg == nullptr || tolerance.kind != BoundTolerance::Kind::kAuto) continue;
     const ArgDecl& tensor = arg->each != nullptr ? *arg->each : *arg;
     if (IsFloatRef(tensor.type, model)) continue;
-    problems.Add(doc, "tolerance." + tolerance.output,
-                 fmt::format("'auto' is for floating outputs; write '{}: exact'", tolerance.output));
+    problems.Add(
+        doc, "tolerance." + tolerance.output,
+        fmt::format("'auto' is for floating outputs; write '{}: exact'", tolerance.output));
   }
 }
 
@@ -417,8 +424,9 @@ void ParseReference(const Doc& doc, TaskModel& model, const TaskFiles& files, Pr
   ForEntries(*npy, "reference.npy", problems, [&](const DocEntry& entry) {
     const auto text = ReadText(entry.value, "reference.npy." + entry.key, problems);
     if (!outputs.contains(entry.key)) {
-      problems.Add(entry.line, entry.column, "reference.npy." + entry.key,
-                   fmt::format("there is no output '{}'; {}", entry.key, Suggest(entry.key, outputs)));
+      problems.Add(
+          entry.line, entry.column, "reference.npy." + entry.key,
+          fmt::format("there is no output '{}'; {}", entry.key, Suggest(entry.key, outputs)));
     }
     patterns[entry.key] = text.value_or("");
   });
@@ -462,17 +470,16 @@ void ParseCases(const Doc& doc, TaskModel& model, const TaskFiles& files, Proble
   CheckSpecialized(doc, model, problems);
 }
 
-void ParseTolerances(const Doc& doc, TaskModel& model, const TaskFiles& files,
-                     Problems& problems) {
+void ParseTolerances(const Doc& doc, TaskModel& model, const TaskFiles& files, Problems& problems) {
   const std::set<std::string> outputs = OutputNames(model);
   const std::size_t before = problems.count();
   ForEntries(doc, "tolerance", problems, [&](const DocEntry& entry) {
     if (entry.key == "checker" && !outputs.contains("checker")) {
       ReadSharedChecker(entry.value, model, files, problems);
     } else if (!outputs.contains(entry.key)) {
-      problems.Add(entry.line, entry.column, "tolerance." + entry.key,
-                   fmt::format("there is no output '{}'; {}", entry.key,
-                               Suggest(entry.key, outputs)));
+      problems.Add(
+          entry.line, entry.column, "tolerance." + entry.key,
+          fmt::format("there is no output '{}'; {}", entry.key, Suggest(entry.key, outputs)));
     } else {
       model.tolerances.push_back(ReadTolerance(entry, model, files, problems));
     }
@@ -491,7 +498,8 @@ void ParseWork(const Doc& doc, TaskModel& model, Problems& problems) {
     model.work.from_reference =
         ReadChoice(*from, "work.from", {"reference"}, problems).value_or("") == "reference";
     if (model.reference.kind == "npy") {
-      problems.Add(*from, "work.from", "stored outputs have no work function; give bytes and flops");
+      problems.Add(*from, "work.from",
+                   "stored outputs have no work function; give bytes and flops");
     }
   }
   for (const char* key : {"bytes", "flops"}) {
@@ -556,8 +564,8 @@ void ParseRivals(const Doc& doc, TaskModel& model, const TaskFiles& files, Probl
       rival.object = ReadFileName(*object, fields.PathOf("object"), files, problems).value_or("");
     }
     if (const Doc* launches = fields.Need("launches", "describe its launches")) {
-      rival.launches = ParseLaunches(*launches, fields.PathOf("launches"), model, KernelSpec(),
-                                     problems);
+      rival.launches =
+          ParseLaunches(*launches, fields.PathOf("launches"), model, KernelSpec(), problems);
     }
     fields.Finish();
     model.rivals.push_back(std::move(rival));

@@ -26,12 +26,12 @@ std::string_view StageName(Stage stage) { return kStages[static_cast<std::size_t
 std::optional<Stage> ParseStage(std::string_view name) { return FindName<Stage>(kStages, name); }
 
 nlohmann::json ToJson(const VerdictRecord& record) {
-  nlohmann::json json = {{"verdict", VerdictName(record.verdict)},
-                         {"stage", StageName(record.stage)},
-                         {"reason_code", record.reason_code},
-                         {"message", record.message},
-                         {"evidence", record.evidence.is_object() ? record.evidence
-                                                                  : nlohmann::json::object()}};
+  nlohmann::json json = {
+      {"verdict", VerdictName(record.verdict)},
+      {"stage", StageName(record.stage)},
+      {"reason_code", record.reason_code},
+      {"message", record.message},
+      {"evidence", record.evidence.is_object() ? record.evidence : nlohmann::json::object()}};
   if (!record.case_label.empty()) json["case"] = record.case_label;
   return json;
 }

@@ -12,8 +12,17 @@ namespace fettle {
 
 // DESIGN.md 2. A failure of the infrastructure is no verdict (absl::Status instead).
 enum class Verdict {
-  kWin, kNoWin, kAmbiguous, kIncorrect, kCompileError, kLaunchError, kTimeout, kCrashed,
-  kUnmeasurable, kRefused, kUnsupportedShape,
+  kWin,
+  kNoWin,
+  kAmbiguous,
+  kIncorrect,
+  kCompileError,
+  kLaunchError,
+  kTimeout,
+  kCrashed,
+  kUnmeasurable,
+  kRefused,
+  kUnsupportedShape,
 };
 std::string_view VerdictName(Verdict verdict);  // "WIN", "NO_WIN", ...
 std::optional<Verdict> ParseVerdict(std::string_view name);
@@ -29,9 +38,9 @@ struct VerdictRecord {
   // "error_budget", "class_mismatch", "nondeterministic", "screened", "not_faster", "shape_slower",
   // "not_confirmed", "policy_include", "compile_rejected", "crashed_signal", "deadline", ...
   std::string reason_code;
-  std::string case_label;        // Empty when no single case decides; held-out cases as "held_out".
-  std::string message;           // One or two sentences for a person.
-  nlohmann::json evidence;       // Structured details for an agent; object.
+  std::string case_label;   // Empty when no single case decides; held-out cases as "held_out".
+  std::string message;      // One or two sentences for a person.
+  nlohmann::json evidence;  // Structured details for an agent; object.
 };
 nlohmann::json ToJson(const VerdictRecord& record);
 absl::StatusOr<VerdictRecord> VerdictRecordFromJson(const nlohmann::json& json);

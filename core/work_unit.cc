@@ -129,14 +129,10 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
 json ToJson(const UnitResult& result) {
   json builds = json::array();
   for (const BuildRecord& build : result.builds) builds.push_back(ToJson(build));
-  json out = {{"unit_id", result.unit_id},
-              {"attempt", result.attempt},
-              {"builds", std::move(builds)},
-              {"compile_ns", result.compile_ns},
-              {"device_ns", result.device_ns},
-              {"wall_ns", result.wall_ns},
-              {"environment", result.environment},
-              {"registration", result.registration}};
+  json out = {{"unit_id", result.unit_id},         {"attempt", result.attempt},
+              {"builds", std::move(builds)},       {"compile_ns", result.compile_ns},
+              {"device_ns", result.device_ns},     {"wall_ns", result.wall_ns},
+              {"environment", result.environment}, {"registration", result.registration}};
   if (result.verdict) out["verdict"] = ToJson(*result.verdict);
   if (result.verification) out["verification"] = ToJson(*result.verification);
   if (result.screening) out["screening"] = ToJson(*result.screening);

@@ -23,7 +23,7 @@ std::optional<UnitKind> ParseUnitKind(std::string_view name);
 
 // A kernel with one value per tunable: exactly one thing to compile (per dtype).
 struct KernelUnderTest {
-  std::string digest;          // CandidateDigest.
+  std::string digest;  // CandidateDigest.
   KernelSpec kernel;
   TunableValues values;
 };
@@ -32,51 +32,51 @@ struct WorkUnit {
   std::string id;
   int attempt = 1;
   UnitKind kind = UnitKind::kEvaluate;
-  std::string job_id;          // Empty for units outside any job (`fettle try`, `fettle check`).
-  std::string task_digest;     // The task's files are the blob `task_blob` (TaskFiles as JSON).
+  std::string job_id;       // Empty for units outside any job (`fettle try`, `fettle check`).
+  std::string task_digest;  // The task's files are the blob `task_blob` (TaskFiles as JSON).
   std::string task_blob;
   std::string target;
-  std::string device_model;    // Nonempty: only a device of this model may measure it.
-  KernelUnderTest candidate;   // kRegister: unused (the baseline is meant).
-  KernelUnderTest denominator; // What the candidate is compared with, beside it in one process.
+  std::string device_model;     // Nonempty: only a device of this model may measure it.
+  KernelUnderTest candidate;    // kRegister: unused (the baseline is meant).
+  KernelUnderTest denominator;  // What the candidate is compared with, beside it in one process.
   std::optional<KernelUnderTest> incumbent;  // kConfirm: also measured against this one.
   double incumbent_ratio = 1;  // Best ratio over the denominator so far; screening drops below it.
   bool screen = true;          // kEvaluate: screen before measuring in full.
   bool measure = true;         // False: verify only.
   std::uint64_t seed = 0;      // Inputs, order. Fresh per unit; secret until the job ends.
-  std::uint64_t held_out_seed = 0;           // kConfirm, kRegister: draws the held-out cases.
-  std::string only_case;       // `fettle try --case`: this label alone.
-  double time_cap_s = 20;      // Per timed case.
-  std::int64_t deadline_ms = 120000;         // For the whole unit, from its lease.
+  std::uint64_t held_out_seed = 0;    // kConfirm, kRegister: draws the held-out cases.
+  std::string only_case;              // `fettle try --case`: this label alone.
+  double time_cap_s = 20;             // Per timed case.
+  std::int64_t deadline_ms = 120000;  // For the whole unit, from its lease.
 };
 
 // One compiled build of a kernel (a family member, a specialized dim).
 struct BuildRecord {
-  std::string key;                   // Task::BuildInputs::key.
-  std::string code_object;           // Blob digest; empty when rejected.
+  std::string key;          // Task::BuildInputs::key.
+  std::string code_object;  // Blob digest; empty when rejected.
   std::vector<std::string> entries, symbols;
   std::string compiler;
   bool cache_hit = false;
   std::int64_t elapsed_ns = 0;
-  std::string log;                   // <= 64 KiB.
-  nlohmann::json diagnostics;        // Array of {file, line, column, severity, text}.
-  nlohmann::json facts;              // Code-object facts; object, may be empty.
+  std::string log;             // <= 64 KiB.
+  nlohmann::json diagnostics;  // Array of {file, line, column, severity, text}.
+  nlohmann::json facts;        // Code-object facts; object, may be empty.
 };
 
 struct UnitResult {
   std::string unit_id;
   int attempt = 1;
-  // Set when a stage decided (COMPILE_ERROR, INCORRECT, NO_WIN/screened, UNMEASURABLE, REFUSED ...).
-  // Unset: everything passed and the judge decides from the measurements.
+  // Set when a stage decided (COMPILE_ERROR, INCORRECT, NO_WIN/screened, UNMEASURABLE, REFUSED
+  // ...). Unset: everything passed and the judge decides from the measurements.
   std::optional<VerdictRecord> verdict;
   std::vector<BuildRecord> builds;
   std::optional<VerificationReport> verification;
   std::optional<Measurement> screening;
-  std::optional<Measurement> measurement;            // Against the denominator.
+  std::optional<Measurement> measurement;  // Against the denominator.
   std::optional<Measurement> against_incumbent;
   std::int64_t compile_ns = 0, device_ns = 0, wall_ns = 0;
-  nlohmann::json environment;        // host, fettle version, device, driver, compiler.
-  nlohmann::json registration;       // kRegister: mutations tried and rejected, lint findings.
+  nlohmann::json environment;   // host, fettle version, device, driver, compiler.
+  nlohmann::json registration;  // kRegister: mutations tried and rejected, lint findings.
 };
 
 nlohmann::json ToJson(const WorkUnit& unit);

@@ -60,8 +60,8 @@ absl::StatusOr<CaseBuffers> CaseBuffers::Allocate(Device& device, const BoundCas
   result.case_ = bound_case;
   result.workspace_spec_ = workspace;
   result.options_ = options;
-  const auto allocate = [&](DType dtype, std::int64_t size, std::int64_t align, Placement placement)
-      -> absl::StatusOr<std::unique_ptr<GuardedBuffer>> {
+  const auto allocate = [&](DType dtype, std::int64_t size, std::int64_t align,
+                            Placement placement) -> absl::StatusOr<std::unique_ptr<GuardedBuffer>> {
     GuardOptions one = options;
     one.placement = placement;
     FETTLE_ASSIGN_OR_RETURN(GuardedBuffer buffer,
@@ -78,10 +78,10 @@ absl::StatusOr<CaseBuffers> CaseBuffers::Allocate(Device& device, const BoundCas
     result.tensors_.push_back(std::move(buffer));
   }
   for (const BoundWorkspace& one : workspace) {
-    const Placement placement = options.placement == Placement::kMisaligned ? Placement::kGuarded
-                                                                            : options.placement;
-    FETTLE_ASSIGN_OR_RETURN(
-        auto buffer, allocate(one.dtype, StorageBytes(one.dtype, one.count), /*align=*/256, placement));
+    const Placement placement =
+        options.placement == Placement::kMisaligned ? Placement::kGuarded : options.placement;
+    FETTLE_ASSIGN_OR_RETURN(auto buffer, allocate(one.dtype, StorageBytes(one.dtype, one.count),
+                                                  /*align=*/256, placement));
     result.workspace_.push_back(std::move(buffer));
   }
   FETTLE_RETURN_IF_ERROR(result.MakeTables());
@@ -137,8 +137,7 @@ absl::Status CaseBuffers::Save(std::int64_t index, std::span<const std::uint8_t>
   auto found = std::find_if(saved_.begin(), saved_.end(),
                             [&](const Saved& saved) { return saved.tensor == index; });
   if (found == saved_.end()) {
-    FETTLE_ASSIGN_OR_RETURN(auto copy,
-                            device_->Allocate(static_cast<std::int64_t>(memory.size())));
+    FETTLE_ASSIGN_OR_RETURN(auto copy, device_->Allocate(static_cast<std::int64_t>(memory.size())));
     found = saved_.insert(saved_.end(), Saved{index, std::move(copy), {}});
   }
   found->ranges.clear();
@@ -261,7 +260,8 @@ absl::Status CaseBuffers::WriteGuards() {
 bool CaseBuffers::at_page_end() const {
   bool any = false;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const bool output = case_.tensors[i].role == Role::kOut || case_.tensors[i].role == Role::kInOut;
+    const bool output =
+        case_.tensors[i].role == Role::kOut || case_.tensors[i].role == Role::kInOut;
     if (!output || !tensors_[i] || tensors_[i]->size_bytes() == 0) continue;
     if (!tensors_[i]->at_page_end()) return false;
     any = true;

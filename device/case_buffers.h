@@ -17,8 +17,8 @@
 
 namespace fettle {
 
-inline constexpr std::uint8_t kPaddingByte = 0xA5;      // Of integer inputs.
-inline constexpr std::uint8_t kPaddingNanByte = 0xFF;   // Of float inputs: NaN.
+inline constexpr std::uint8_t kPaddingByte = 0xA5;     // Of integer inputs.
+inline constexpr std::uint8_t kPaddingNanByte = 0xFF;  // Of float inputs: NaN.
 
 // The device memory of one case under one plan: tensors, workspace, pointer tables and pristine
 // copies of inout tensors. Must not outlive its device. Errors are those of device.h.
@@ -50,8 +50,8 @@ class CaseBuffers {
   // The same, dense.
   absl::StatusOr<std::vector<std::uint8_t>> ReadDense(std::int64_t index) const;
 
-  // A digest of tensor `index` as it lies in memory, taken on the device where it can, else from the
-  // bytes; comparable between equal keys only. Empty for a null tensor.
+  // A digest of tensor `index` as it lies in memory, taken on the device where it can, else from
+  // the bytes; comparable between equal keys only. Empty for a null tensor.
   absl::StatusOr<std::string> DigestMemory(std::int64_t index, std::uint64_t key,
                                            std::chrono::nanoseconds limit) const;
 

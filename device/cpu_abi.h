@@ -15,9 +15,9 @@ struct fettle_uint3 {
 
 // One kernel of a module, exported under the symbol that CompileResult::symbols names.
 struct fettle_cpu_entry {
-  const char* name;            // The name expression, "softmax<float>".
+  const char* name;  // The name expression, "softmax<float>".
   int argument_count;
-  const int* argument_bytes;   // Size of each argument.
+  const int* argument_bytes;         // Size of each argument.
   void (*thread)(void** arguments);  // Runs one GPU thread: the body of a fiber.
   void (*loop)(void** arguments);    // Runs all threads of a block one after the other; null when
                                      // the kernel may wait (barriers, warp operations).
@@ -25,9 +25,9 @@ struct fettle_cpu_entry {
 
 // Facts of the module, exported as `fettle_cpu_module_info`.
 struct fettle_cpu_module {
-  int abi;     // FETTLE_CPU_ABI
-  int check;   // 1: instrumented for the checking runtime.
-  int lanes;   // Width of a warp: 32 or 64.
+  int abi;    // FETTLE_CPU_ABI
+  int check;  // 1: instrumented for the checking runtime.
+  int lanes;  // Width of a warp: 32 or 64.
   // Fast mode: give the calling OS thread its launch and its block. Check mode: null.
   void (*set_launch)(const unsigned block[3], const unsigned grid[3], void* dynamic_shared);
   void (*set_block)(unsigned x, unsigned y, unsigned z);
@@ -35,8 +35,14 @@ struct fettle_cpu_module {
 
 // Kinds of warp reductions and of barriers with a predicate.
 enum fettle_cpu_reduction {
-  FETTLE_RED_ADD, FETTLE_RED_MIN, FETTLE_RED_MAX, FETTLE_RED_AND, FETTLE_RED_OR, FETTLE_RED_XOR,
-  FETTLE_RED_UMIN, FETTLE_RED_UMAX
+  FETTLE_RED_ADD,
+  FETTLE_RED_MIN,
+  FETTLE_RED_MAX,
+  FETTLE_RED_AND,
+  FETTLE_RED_OR,
+  FETTLE_RED_XOR,
+  FETTLE_RED_UMIN,
+  FETTLE_RED_UMAX
 };
 enum fettle_cpu_vote { FETTLE_VOTE_COUNT, FETTLE_VOTE_AND, FETTLE_VOTE_OR };
 

@@ -27,14 +27,22 @@ std::string Hex(std::uint64_t mask) { return fmt::format("{:#x}", mask); }
 std::uint64_t Combine(int reduction, std::uint64_t a, std::uint64_t b) {
   const auto signed_a = static_cast<std::int64_t>(a), signed_b = static_cast<std::int64_t>(b);
   switch (reduction) {
-    case FETTLE_RED_ADD: return a + b;
-    case FETTLE_RED_MIN: return signed_a < signed_b ? a : b;
-    case FETTLE_RED_MAX: return signed_a < signed_b ? b : a;
-    case FETTLE_RED_AND: return a & b;
-    case FETTLE_RED_OR: return a | b;
-    case FETTLE_RED_XOR: return a ^ b;
-    case FETTLE_RED_UMIN: return std::min(a, b);
-    default: return std::max(a, b);
+    case FETTLE_RED_ADD:
+      return a + b;
+    case FETTLE_RED_MIN:
+      return signed_a < signed_b ? a : b;
+    case FETTLE_RED_MAX:
+      return signed_a < signed_b ? b : a;
+    case FETTLE_RED_AND:
+      return a & b;
+    case FETTLE_RED_OR:
+      return a | b;
+    case FETTLE_RED_XOR:
+      return a ^ b;
+    case FETTLE_RED_UMIN:
+      return std::min(a, b);
+    default:
+      return std::max(a, b);
   }
 }
 
@@ -60,7 +68,8 @@ bool CpuBlockRunner::Begin(const CpuLaunch& launch, void* dynamic_shared) {
   int i = 0;
   for (unsigned z = 0; z < launch.block[2]; ++z) {
     for (unsigned y = 0; y < launch.block[1]; ++y) {
-      for (unsigned x = 0; x < launch.block[0]; ++x) index_[static_cast<std::size_t>(i++)] = {x, y, z};
+      for (unsigned x = 0; x < launch.block[0]; ++x)
+        index_[static_cast<std::size_t>(i++)] = {x, y, z};
     }
   }
   if (launch.module->set_launch != nullptr) {
@@ -121,7 +130,9 @@ void CpuBlockRunner::Abandon() {
 
 void CpuBlockRunner::AbandonFromSignal() { siglongjmp(escape_, 1); }
 
-std::string CpuBlockRunner::Text(fettle_uint3 v) { return fmt::format("({},{},{})", v.x, v.y, v.z); }
+std::string CpuBlockRunner::Text(fettle_uint3 v) {
+  return fmt::format("({},{},{})", v.x, v.y, v.z);
+}
 
 std::string CpuBlockRunner::Where() const {
   if (!in_fiber_) return fmt::format("block {}", Text(block_index_));
@@ -269,9 +280,12 @@ std::string CpuBlockRunner::WhereAllWait() const {
   for (int i = 0; i < threads_; ++i) {
     const auto n = static_cast<std::size_t>(i);
     std::string where = "running";
-    if (Bit(done_, i)) where = "exited";
-    else if (Bit(barrier_wait_, i)) where = fmt::format("at {} line {}", what_[n], line_[n]);
-    else if (Bit(warp_wait_, i)) where = fmt::format("at a warp operation line {}", line_[n]);
+    if (Bit(done_, i))
+      where = "exited";
+    else if (Bit(barrier_wait_, i))
+      where = fmt::format("at {} line {}", what_[n], line_[n]);
+    else if (Bit(warp_wait_, i))
+      where = fmt::format("at a warp operation line {}", line_[n]);
     auto [entry, inserted] = groups.try_emplace(where, 0, i);
     ++entry->second.first;
   }
@@ -303,9 +317,11 @@ void CpuBlockRunner::CheckBarrier() {
   }
   if (at_barrier_ < threads_) {
     launch_->findings->Add(
-        {.kind = "barrier.exited", .is_error = false,
-         .message = fmt::format("{} threads of block {} ended before a barrier that others reach: {}",
-                                threads_ - at_barrier_, block, WhereAllWait()),
+        {.kind = "barrier.exited",
+         .is_error = false,
+         .message =
+             fmt::format("{} threads of block {} ended before a barrier that others reach: {}",
+                         threads_ - at_barrier_, block, WhereAllWait()),
          .line = line},
         fmt::format("{}", line));
   }
@@ -380,7 +396,8 @@ void CpuBlockRunner::CheckMask(int leader, std::uint64_t group) {
   const std::uint64_t missing =
       named & ~group & (lanes_ == 64 ? ~std::uint64_t{0} : std::uint64_t{0xffffffff});
   const auto report = [&](bool is_error, std::string text) {
-    launch_->findings->Add({.kind = "warp.mask", .is_error = is_error,
+    launch_->findings->Add({.kind = "warp.mask",
+                            .is_error = is_error,
                             .message = fmt::format("{}, warp of block {} thread {}", text,
                                                    Text(block_index_), Text(IndexOf(leader))),
                             .line = line},
@@ -413,11 +430,11 @@ void CpuBlockRunner::ExecuteShuffle(int start, std::uint64_t group) {
       result_[i] = launch_->checker == nullptr ? 0 : 0x7fc0bad07fc0bad0u;  // Two NaN floats.
       if (launch_->checker == nullptr) return;
       launch_->findings->Add(
-          {.kind = "warp.inactive", .is_error = false,
+          {.kind = "warp.inactive",
+           .is_error = false,
            .message = fmt::format("a shuffle reads lane {}, which takes no part (active lanes {}), "
                                   "block {} thread {}",
-                                  source, Hex(group), Text(block_index_),
-                                  Text(index_[i])),
+                                  source, Hex(group), Text(block_index_), Text(index_[i])),
            .line = line_[i]},
           fmt::format("{}", line_[i]));
     }

@@ -27,14 +27,15 @@ struct CpuLaunch {
   std::int64_t dynamic_shared_bytes = 0;
   CpuSchedule schedule = CpuSchedule::kForward;
   std::uint64_t seed = 0;
-  bool fibers = true;              // Else entry->loop.
+  bool fibers = true;  // Else entry->loop.
   CpuFindings* findings = nullptr;
-  CpuChecker* checker = nullptr;   // Check mode.
+  CpuChecker* checker = nullptr;  // Check mode.
 };
 
-// Runs the blocks of a launch on one OS thread: each GPU thread is a fiber, switched at barriers and
-// warp operations. A warp's lanes run until all of them wait or have ended; then the lanes waiting
-// at the lowest source line form the group that executes the operation (maximal convergence).
+// Runs the blocks of a launch on one OS thread: each GPU thread is a fiber, switched at barriers
+// and warp operations. A warp's lanes run until all of them wait or have ended; then the lanes
+// waiting at the lowest source line form the group that executes the operation (maximal
+// convergence).
 //
 // Not thread-safe: one per worker thread.
 class CpuBlockRunner {
@@ -61,7 +62,7 @@ class CpuBlockRunner {
   bool in_fiber() const { return in_fiber_; }
   const CpuLaunch& launch() const { return *launch_; }
   const FiberStacks& stacks() const { return stacks_; }
-  int thread() const { return current_; }          // Linear index of the running GPU thread.
+  int thread() const { return current_; }  // Linear index of the running GPU thread.
   int thread_count() const { return threads_; }
   int lanes() const { return static_cast<int>(lanes_); }
   std::uint64_t switches() const { return switches_; }
@@ -114,9 +115,9 @@ class CpuBlockRunner {
   int WarpStart(int i) const { return i & ~(static_cast<int>(lanes_) - 1); }
 
   void SwitchTo(int next);
-  void RunNext();          // The current thread waits or has ended: run another.
+  void RunNext();  // The current thread waits or has ended: run another.
   void RunNextSlow();
-  int PickReady() const;   // Forward: the next ready thread after the current one; -1: none.
+  int PickReady() const;  // Forward: the next ready thread after the current one; -1: none.
   int PickReadyNth(int n) const;
   int CountReady() const;
   void ResolveWarp(int thread);

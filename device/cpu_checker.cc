@@ -22,10 +22,10 @@ thread_local CpuChecker* current_checker = nullptr;
 // The memory that an access falls into.
 struct CpuChecker::Region {
   CpuShadow* shadow = nullptr;
-  std::uintptr_t begin = 0;                        // Of the buffer or variable.
+  std::uintptr_t begin = 0;                          // Of the buffer or variable.
   std::vector<std::uint8_t>* initialised = nullptr;  // Per byte from `origin`; null: not tracked.
   std::uintptr_t origin = 0;
-  bool shared = false;                             // One block's; else global.
+  bool shared = false;  // One block's; else global.
   const CpuBuffer* buffer = nullptr;
   const CpuVariable* variable = nullptr;
 };
@@ -41,13 +41,18 @@ std::array<CpuCell, 4>& CpuShadow::Bytes(CpuCell& word) {
 
 CpuChecker::CpuChecker(CpuModule& module, CpuBlockRunner& runner, CpuFindings& findings,
                        CpuBuffer* dynamic, std::int64_t dynamic_bytes)
-    : module_(module), runner_(runner), findings_(findings), dynamic_(dynamic),
-      dynamic_bytes_(dynamic_bytes), first_block_(runner.block_serial() + 1),
+    : module_(module),
+      runner_(runner),
+      findings_(findings),
+      dynamic_(dynamic),
+      dynamic_bytes_(dynamic_bytes),
+      first_block_(runner.block_serial() + 1),
       statics_(module.data_begin(), module.data_end()),
       static_initialised_(module.data_end() - module.data_begin(), 1),
       dynamic_initialised_(static_cast<std::size_t>(dynamic_bytes), 0) {
   dynamic_->SetPayload(0, dynamic_bytes);
-  dynamic_->shadow() = std::make_unique<CpuShadow>(dynamic_->payload_begin(), dynamic_->payload_end());
+  dynamic_->shadow() =
+      std::make_unique<CpuShadow>(dynamic_->payload_begin(), dynamic_->payload_end());
   current_checker = this;
 }
 
@@ -111,9 +116,9 @@ void CpuChecker::Outside(const CpuBuffer* buffer, std::uintptr_t address, std::s
                          bool write, void* pc) {
   const auto offset =
       static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - module_.base());
-  const std::string what =
-      buffer != nullptr ? buffer->DescribeOutside(address)
-                        : fmt::format("address {:#x}, which belongs to no buffer", address);
+  const std::string what = buffer != nullptr
+                               ? buffer->DescribeOutside(address)
+                               : fmt::format("address {:#x}, which belongs to no buffer", address);
   Add(write ? "oob.write" : "oob.read", /*is_error=*/true,
       fmt::format("{} ({}-byte {}) by {} at {}", what, size, write ? "write" : "read",
                   runner_.Where(), At(offset)),
@@ -136,8 +141,7 @@ bool CpuChecker::FindRegion(std::uintptr_t address, std::size_t size, bool write
           std::make_unique<CpuShadow>(buffer->payload_begin(), buffer->payload_end());
     }
     region.shadow = buffer->shadow().get();
-    std::vector<std::uint8_t>& known =
-        region.shared ? dynamic_initialised_ : buffer->initialised();
+    std::vector<std::uint8_t>& known = region.shared ? dynamic_initialised_ : buffer->initialised();
     region.initialised = known.empty() ? nullptr : &known;
     return true;
   }
@@ -221,9 +225,8 @@ void CpuChecker::Access(std::uintptr_t address, std::size_t size, bool write, bo
   if (write && ((region.buffer != nullptr && region.buffer->read_only()) ||
                 (region.variable != nullptr && region.variable->constant))) {
     Add("write.const", /*is_error=*/true,
-        fmt::format("write to {} {} by {} at {}",
-                    region.buffer != nullptr ? "input" : "constant", NameOf(region, address),
-                    runner_.Where(), At(offset)),
+        fmt::format("write to {} {} by {} at {}", region.buffer != nullptr ? "input" : "constant",
+                    NameOf(region, address), runner_.Where(), At(offset)),
         offset, fmt::format("{}", offset));
   }
   if (region.initialised != nullptr) CheckInitialised(region, address, size, write, atomic, offset);
@@ -269,8 +272,9 @@ bool CpuChecker::Ordered(const CpuAccess& before, const CpuAccess& now,
 // them.
 void CpuChecker::NoteRead(CpuCell& cell, const CpuAccess& now, const Region& region) const {
   const auto superseded = [&](const CpuAccess& old) {
-    return old.block == 0 || (Ordered(old, now, region) &&
-                              (region.shared || old.block == now.block || old.block < first_block_));
+    return old.block == 0 ||
+           (Ordered(old, now, region) &&
+            (region.shared || old.block == now.block || old.block < first_block_));
   };
   if (superseded(cell.read)) {
     cell.read = now;
@@ -309,11 +313,15 @@ void CpuChecker::ReportRace(const CpuAccess& before, bool before_write, const Cp
                        BlockOf(access.block),
                        CpuBlockRunner::Text(runner_.IndexOf(access.Thread())), At(access.pc));
   };
-  const std::string message = fmt::format(
-      "{}: {}, after a {}, with no {} in between", NameOf(region, address),
-      describe(now, now_write), describe(before, before_write),
-      blocks ? "order between blocks" : warp ? "__syncwarp (same warp)" : "__syncthreads");
-  Add(blocks ? "race.global" : warp ? "race.intra-warp" : "race.block",
+  const std::string message =
+      fmt::format("{}: {}, after a {}, with no {} in between", NameOf(region, address),
+                  describe(now, now_write), describe(before, before_write),
+                  blocks ? "order between blocks"
+                  : warp ? "__syncwarp (same warp)"
+                         : "__syncthreads");
+  Add(blocks ? "race.global"
+      : warp ? "race.intra-warp"
+             : "race.block",
       /*is_error=*/region.shared || !fenced_, message, now.pc,
       fmt::format("{}/{}/{}{}{}", At(before.pc), At(now.pc), blocks, before_write, now_write));
 }

@@ -15,7 +15,7 @@ namespace fettle {
 // One access that a shadow cell remembers. `block` counts blocks over all launches; 0: none.
 struct CpuAccess {
   std::uint32_t phase = 0, block = 0, pc = 0;
-  std::uint16_t thread = 0;      // Bit 15: it was atomic.
+  std::uint16_t thread = 0;  // Bit 15: it was atomic.
   std::uint16_t warp_phase = 0;
 
   int Thread() const { return thread & 0x7fff; }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_device.h"
 
-#include <sched.h>
-#include <sys/sysinfo.h>
-#include <sys/utsname.h>
-
 #include <cmath>
 #include <cstring>
 #include <fstream>
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
 
 #include "core/status_macros.h"
 #include "device/cpu_checker.h"
@@ -126,7 +126,8 @@ class CpuDeviceImpl final : public CpuDevice {
     }
     return CpuBuffer::Create(size_bytes, /*page_end=*/true, align);
   }
-  void SetPayload(const DeviceBuffer& buffer, std::int64_t offset, std::int64_t size_bytes) override {
+  void SetPayload(const DeviceBuffer& buffer, std::int64_t offset,
+                  std::int64_t size_bytes) override {
     if (CheckRange(buffer, offset, size_bytes, "set payload").ok()) {
       Mutable(buffer).SetPayload(offset, size_bytes);
     }
@@ -247,8 +248,8 @@ class CpuDeviceImpl final : public CpuDevice {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (static_cast<std::size_t>(entry.argument_bytes[i]) != arguments[i].size()) {
         return absl::InvalidArgumentError(
-            fmt::format("launch {}: argument {} has {} bytes, the kernel's parameter {}", entry.name,
-                        i, arguments[i].size(), entry.argument_bytes[i]));
+            fmt::format("launch {}: argument {} has {} bytes, the kernel's parameter {}",
+                        entry.name, i, arguments[i].size(), entry.argument_bytes[i]));
       }
     }
     if (config.cluster[0] > 1 || config.cluster[1] > 1 || config.cluster[2] > 1) {
@@ -275,8 +276,8 @@ class CpuDeviceImpl final : public CpuDevice {
     launch.findings = &findings_;
     const bool check = module.facts().check != 0;
     // In a loop the threads of a block run forward, so other schedules need fibers.
-    launch.fibers = check || module.waits() || entry.loop == nullptr ||
-                    schedule_ != CpuSchedule::kForward;
+    launch.fibers =
+        check || module.waits() || entry.loop == nullptr || schedule_ != CpuSchedule::kForward;
     const bool one_thread = check || schedule_ != CpuSchedule::kForward;
     std::unique_ptr<CpuChecker> checker;
     findings_.SetFile(check ? module.main_file() : "");

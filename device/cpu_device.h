@@ -11,7 +11,7 @@
 namespace fettle {
 
 struct CpuDeviceOptions {
-  int threads = 0;             // Workers; 0: one per core that this process may use.
+  int threads = 0;  // Workers; 0: one per core that this process may use.
   // After that time a launch ends with kDeadlineExceeded; 0: never.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
 };

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_faults.h"
 
-#include <sys/syscall.h>
-#include <ucontext.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,6 +8,10 @@
 #include <ctime>
 #include <mutex>
 #include <string>
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
 
 #include "device/cpu_block.h"
 #include "device/cpu_memory.h"
@@ -83,7 +83,8 @@ void OnDeadline(int signal, siginfo_t* info, void* /*context*/) {
     }
   }
   CpuBlockRunner* runner = CpuBlockRunner::Current();
-  if (runner != nullptr && runner->in_kernel() && !RuntimeGuard::Active()) runner->AbandonFromSignal();
+  if (runner != nullptr && runner->in_kernel() && !RuntimeGuard::Active())
+    runner->AbandonFromSignal();
 }
 
 void Install(int signal, void (*handler)(int, siginfo_t*, void*)) {

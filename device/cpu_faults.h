@@ -6,9 +6,9 @@
 
 namespace fettle {
 
-// Turns signals inside a kernel into the end of its launch: SIGSEGV, SIGBUS, SIGFPE and SIGILL become
-// a finding that says what was hit, and the launch is abandoned. Signals elsewhere end the process
-// as usual. Installed once per process; a thread that runs kernels needs a FaultStack.
+// Turns signals inside a kernel into the end of its launch: SIGSEGV, SIGBUS, SIGFPE and SIGILL
+// become a finding that says what was hit, and the launch is abandoned. Signals elsewhere end the
+// process as usual. Installed once per process; a thread that runs kernels needs a FaultStack.
 void InstallFaultHandlers();
 
 // The alternate signal stack of one thread that runs kernels: a fault may be a full fiber stack.

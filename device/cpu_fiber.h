@@ -11,8 +11,8 @@ namespace fettle {
 // on the stack `to`. Floating-point control words are not switched: kernels do not change them.
 extern "C" void fettle_switch_stack(void** save, void* to);
 
-// Stacks for the threads of one block, each above a guard page. The tops are staggered over the sets
-// of the first-level cache: equally aligned stacks would evict each other at every switch.
+// Stacks for the threads of one block, each above a guard page. The tops are staggered over the
+// sets of the first-level cache: equally aligned stacks would evict each other at every switch.
 class FiberStacks {
  public:
   FiberStacks() = default;

@@ -58,9 +58,9 @@ class CpuFindings {
 
  private:
   std::mutex mutex_;
-  std::string file_;                    // Guarded by mutex_.
-  std::set<std::string> seen_;          // Guarded by mutex_.
-  std::vector<CheckFinding> found_;     // Guarded by mutex_.
+  std::string file_;                 // Guarded by mutex_.
+  std::set<std::string> seen_;       // Guarded by mutex_.
+  std::vector<CheckFinding> found_;  // Guarded by mutex_.
 };
 
 }  // namespace fettle

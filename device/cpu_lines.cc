@@ -145,9 +145,9 @@ void LineTable::ReadUnit(std::string_view unit) {
 }
 
 SourcePlace LineTable::Find(std::uint64_t address) const {
-  auto after = std::upper_bound(
-      rows_.begin(), rows_.end(), address,
-      [](std::uint64_t wanted, const Row& row) { return wanted < row.address; });
+  auto after =
+      std::upper_bound(rows_.begin(), rows_.end(), address,
+                       [](std::uint64_t wanted, const Row& row) { return wanted < row.address; });
   // Several rows may share an address, the last one holds.
   while (after != rows_.begin()) {
     --after;

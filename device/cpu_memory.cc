@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_memory.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+
+#include <sys/mman.h>
 
 #include "device/cpu_checker.h"
 
@@ -114,8 +114,8 @@ void CpuBuffer::MarkWritten(std::int64_t offset, std::int64_t size_bytes) {
   if (initialised_.empty() || size_bytes == 0) return;
   const std::uintptr_t begin =
       std::max(address_ + static_cast<std::uintptr_t>(offset), payload_begin_);
-  const std::uintptr_t end = std::min(
-      address_ + static_cast<std::uintptr_t>(offset + size_bytes), payload_end_);
+  const std::uintptr_t end =
+      std::min(address_ + static_cast<std::uintptr_t>(offset + size_bytes), payload_end_);
   if (begin < end) std::memset(initialised_.data() + (begin - payload_begin_), 1, end - begin);
 }
 

@@ -18,8 +18,8 @@ class CpuShadow;  // cpu_checker.h
 // unmapped pages around it, so that a stray access faults and its address names the allocation.
 class CpuBuffer final : public DeviceBuffer {
  public:
-  // Allocates `size_bytes`, zeroed. `page_end`: the last byte, rounded up to `alignment`, is followed
-  // by an unmapped page; else the address is a multiple of 4096. kResourceExhausted.
+  // Allocates `size_bytes`, zeroed. `page_end`: the last byte, rounded up to `alignment`, is
+  // followed by an unmapped page; else the address is a multiple of 4096. kResourceExhausted.
   static absl::StatusOr<std::unique_ptr<CpuBuffer>> Create(std::int64_t size_bytes, bool page_end,
                                                            std::int64_t alignment);
   ~CpuBuffer() override;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_module.h"
 
-#include <cxxabi.h>
-#include <dlfcn.h>
-#include <elf.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/code_object/elf.h"
 #include "core/status_macros.h"
@@ -20,8 +20,8 @@ namespace fettle {
 namespace {
 
 constexpr std::string_view kWaits[] = {
-    "fettle_rt_barrier", "fettle_rt_barrier_vote", "fettle_rt_shuffle", "fettle_rt_ballot",
-    "fettle_rt_match", "fettle_rt_reduce", "fettle_rt_warp_sync", "fettle_rt_grid_sync"};
+    "fettle_rt_barrier", "fettle_rt_barrier_vote", "fettle_rt_shuffle",   "fettle_rt_ballot",
+    "fettle_rt_match",   "fettle_rt_reduce",       "fettle_rt_warp_sync", "fettle_rt_grid_sync"};
 
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -88,13 +88,13 @@ absl::StatusOr<std::unique_ptr<CpuModule>> CpuModule::Load(std::string_view code
   const std::string path = fmt::format("/proc/self/fd/{}", module->fd_);
   module->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module->handle_ == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
-        "load a module for cpu: {}; a program that loads modules must link "
-        "fettle::cpu_device_exports",
-        dlerror()));
+    return absl::InvalidArgumentError(
+        fmt::format("load a module for cpu: {}; a program that loads modules must link "
+                    "fettle::cpu_device_exports",
+                    dlerror()));
   }
-  module->facts_ = static_cast<const fettle_cpu_module*>(
-      dlsym(module->handle_, "fettle_cpu_module_info"));
+  module->facts_ =
+      static_cast<const fettle_cpu_module*>(dlsym(module->handle_, "fettle_cpu_module_info"));
   if (module->facts_ == nullptr || module->facts_->abi != FETTLE_CPU_ABI) {
     return absl::InvalidArgumentError(
         "load a module for cpu: not made by this version of the cpu compiler; compile it again");
@@ -135,8 +135,8 @@ absl::Status CpuModule::ReadSymbols(std::string_view code_object) {
   }
   for (const ElfSymbol& symbol : elf.symbols) {
     if (symbol.section == SHN_UNDEF) {
-      waits_ = waits_ || std::find(std::begin(kWaits), std::end(kWaits), symbol.name) !=
-                             std::end(kWaits);
+      waits_ = waits_ ||
+               std::find(std::begin(kWaits), std::end(kWaits), symbol.name) != std::end(kWaits);
       continue;
     }
     const bool thread_local_data = symbol.type == STT_TLS;
@@ -145,8 +145,8 @@ absl::Status CpuModule::ReadSymbols(std::string_view code_object) {
     if (!thread_local_data && (at < data_begin_ || at >= data_end_)) continue;
     if (IsOfRuntime(symbol.name)) continue;
     const std::optional<LocalName> local = ParseLocal(symbol.name);
-    // In fast mode shared variables are thread-local, in check mode they are statics of functions or
-    // (g++ marks those with a number) of the file.
+    // In fast mode shared variables are thread-local, in check mode they are statics of functions
+    // or (g++ marks those with a number) of the file.
     const std::size_t dot = symbol.name.find('.');
     const bool shared = thread_local_data || local.has_value() || dot != std::string::npos;
     const std::string name = local ? local->name : Demangled(symbol.name.substr(0, dot));
@@ -159,7 +159,8 @@ absl::Status CpuModule::ReadSymbols(std::string_view code_object) {
     } else {
       writable_globals_.push_back(name);
     }
-    if (!thread_local_data) variables_.push_back({at, at + symbol.size, name, shared && !constant, constant});
+    if (!thread_local_data)
+      variables_.push_back({at, at + symbol.size, name, shared && !constant, constant});
   }
   const auto by_address = [](const CpuVariable& a, const CpuVariable& b) {
     return a.begin < b.begin;
@@ -230,9 +231,9 @@ SourcePlace CpuModule::PlaceOf(std::uint32_t offset) {
 const std::string& CpuModule::main_file() {
   static const std::string kNone;
   if (lines_ == nullptr) lines_ = std::make_unique<LineTable>(lines_section_);
-  static constexpr std::string_view kOurs[] = {"warp.h",   "atomics.h", "builtins.h", "export.h",
-                                               "groups.h", "half.h",    "math.h",     "main.cc",
-                                               "<entries>", "vector_types.h", "<built-in>"};
+  static constexpr std::string_view kOurs[] = {
+      "warp.h", "atomics.h", "builtins.h", "export.h",       "groups.h",  "half.h",
+      "math.h", "main.cc",   "<entries>",  "vector_types.h", "<built-in>"};
   for (const std::string& file : lines_->files()) {
     if (std::find(std::begin(kOurs), std::end(kOurs), file) == std::end(kOurs)) return file;
   }

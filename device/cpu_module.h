@@ -20,7 +20,7 @@ struct CpuVariable {
   std::uintptr_t begin = 0, end = 0;
   std::string name;
   bool shared = false;
-  bool constant = false;   // __constant__
+  bool constant = false;  // __constant__
 };
 
 // A kernel module made by the cpu compiler, loaded into this process. Loading runs no code of it.

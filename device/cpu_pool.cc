@@ -63,8 +63,8 @@ void CpuPool::RunBlocks(Worker& worker) {
     if (begin >= blocks_) break;
     const std::uint64_t end = std::min(blocks_, begin + chunk_);
     for (std::uint64_t i = begin; i < end && !failed_.load(std::memory_order_relaxed); ++i) {
-      const std::uint64_t block = static_cast<std::uint64_t>(
-          (static_cast<Wide>(i) * step_ + offset_) % blocks_);
+      const std::uint64_t block =
+          static_cast<std::uint64_t>((static_cast<Wide>(i) * step_ + offset_) % blocks_);
       if (!worker.runner.RunBlock(block)) failed_ = true;
     }
   }
@@ -88,7 +88,8 @@ void CpuPool::Serve(std::size_t index, const std::stop_token& stop) {
 absl::Status CpuPool::Run(const CpuLaunch& launch, int threads) {
   launch_ = &launch;
   blocks_ = std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
-  wanted_ = std::min<std::uint64_t>({static_cast<std::uint64_t>(threads), workers_.size(), blocks_});
+  wanted_ =
+      std::min<std::uint64_t>({static_cast<std::uint64_t>(threads), workers_.size(), blocks_});
   chunk_ = std::max<std::uint64_t>(1, blocks_ / (wanted_ * 16));
   step_ = 1;
   offset_ = 0;
@@ -115,10 +116,9 @@ absl::Status CpuPool::Run(const CpuLaunch& launch, int threads) {
     WaitForChange(busy_, left);
   }
   if (exhausted_) {
-    return absl::ResourceExhaustedError(
-        fmt::format("launch: no memory for the stacks of {} threads or {} bytes of shared memory",
-                    launch.block[0] * launch.block[1] * launch.block[2],
-                    launch.dynamic_shared_bytes));
+    return absl::ResourceExhaustedError(fmt::format(
+        "launch: no memory for the stacks of {} threads or {} bytes of shared memory",
+        launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared_bytes));
   }
   return failed_ ? absl::AbortedError("the kernel was abandoned") : absl::OkStatus();
 }

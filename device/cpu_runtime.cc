@@ -14,15 +14,13 @@ namespace {
 
 CpuBlockRunner& Runner() { return *CpuBlockRunner::Current(); }
 
-// The runner, for an operation that waits. A kernel whose source hid it from the compiler's scan has
-// no fibers to wait in; CpuModule::waits() makes that impossible for modules of our compiler.
+// The runner, for an operation that waits. A kernel whose source hid it from the compiler's scan
+// has no fibers to wait in; CpuModule::waits() makes that impossible for modules of our compiler.
 CpuBlockRunner& WaitingRunner(int line) {
   CpuBlockRunner& runner = Runner();
   if (!runner.in_fiber()) {
-    runner.launch().findings->Add({.kind = "internal",
-                                   .message = "a wait was reached outside of a fiber",
-                                   .line = line},
-                                  "");
+    runner.launch().findings->Add(
+        {.kind = "internal", .message = "a wait was reached outside of a fiber", .line = line}, "");
     runner.Abandon();
   }
   return runner;

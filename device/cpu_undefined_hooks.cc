@@ -22,8 +22,8 @@ struct Place {
   std::uint32_t line, column;
 };
 struct TypeName {
-  std::uint16_t kind;   // 0: integer.
-  std::uint16_t info;   // Bit 0: signed; the rest: log2 of the bits.
+  std::uint16_t kind;  // 0: integer.
+  std::uint16_t info;  // Bit 0: signed; the rest: log2 of the bits.
   char name[1];
 };
 struct OutOfBounds {
@@ -95,14 +95,14 @@ void ReportMismatch(const TypeMismatch* data, std::uintptr_t address) {
 using namespace fettle;  // NOLINT: the hooks below are all of this file.
 
 // Each handler exists twice; compilers call the second where they may not go on.
-#define FETTLE_UB_HOOK(NAME, DATA, BODY)                                                    \
-  void __ubsan_handle_##NAME(DATA* data, [[maybe_unused]] std::uintptr_t a,                 \
-                             [[maybe_unused]] std::uintptr_t b) {                           \
-    BODY;                                                                                   \
-  }                                                                                         \
-  void __ubsan_handle_##NAME##_abort(DATA* data, [[maybe_unused]] std::uintptr_t a,         \
-                                     [[maybe_unused]] std::uintptr_t b) {                   \
-    BODY;                                                                                   \
+#define FETTLE_UB_HOOK(NAME, DATA, BODY)                                            \
+  void __ubsan_handle_##NAME(DATA* data, [[maybe_unused]] std::uintptr_t a,         \
+                             [[maybe_unused]] std::uintptr_t b) {                   \
+    BODY;                                                                           \
+  }                                                                                 \
+  void __ubsan_handle_##NAME##_abort(DATA* data, [[maybe_unused]] std::uintptr_t a, \
+                                     [[maybe_unused]] std::uintptr_t b) {           \
+    BODY;                                                                           \
   }
 
 extern "C" {

@@ -27,12 +27,12 @@ namespace fettle {
 //   kUnavailable        no driver, no device, or it fell off the bus
 
 struct DeviceInfo {
-  std::string id;              // "cpu", "cuda:0", "hip:0"
-  std::string model;           // "NVIDIA H200", CPU model name
-  std::string driver;          // Driver or runtime version
-  std::string uuid;            // With MIG or partition identity where there is one.
-  std::string partition;       // "", "MIG 3g.71gb", "CPX/NPS4", ...
-  Target target;               // The target it runs, with limits as the device reports them.
+  std::string id;         // "cpu", "cuda:0", "hip:0"
+  std::string model;      // "NVIDIA H200", CPU model name
+  std::string driver;     // Driver or runtime version
+  std::string uuid;       // With MIG or partition identity where there is one.
+  std::string partition;  // "", "MIG 3g.71gb", "CPX/NPS4", ...
+  Target target;          // The target it runs, with limits as the device reports them.
   std::int64_t memory_bytes = 0;
 };
 
@@ -54,9 +54,9 @@ class DeviceBuffer {
 
 // What a buffer is used for; lets the checking runtime name it and know what may be done to it.
 struct BufferNote {
-  std::string name;          // "y", as the task calls it.
-  bool initialised = true;   // False: its bytes are poison; a kernel must write before it reads.
-  bool read_only = false;    // A kernel's write to it is a finding.
+  std::string name;         // "y", as the task calls it.
+  bool initialised = true;  // False: its bytes are poison; a kernel must write before it reads.
+  bool read_only = false;   // A kernel's write to it is a finding.
 };
 
 // A function of a loaded module.
@@ -65,7 +65,7 @@ struct FunctionInfo {
   std::int64_t static_shared_bytes = 0;
   std::int64_t registers = 0;
   std::int64_t local_bytes = 0;
-  std::int64_t max_threads = 0;      // Per block, for this function.
+  std::int64_t max_threads = 0;               // Per block, for this function.
   std::vector<std::int64_t> parameter_bytes;  // Where the object describes them; else empty.
 };
 
@@ -102,8 +102,8 @@ class DeviceGraph {
 
 // A check-mode finding (cpu): what happened, where, in which block and thread.
 struct CheckFinding {
-  std::string kind;            // "oob.write", "race.block", "uninit.read", "barrier.divergent", ...
-  bool is_error = true;        // Else a warning.
+  std::string kind;      // "oob.write", "race.block", "uninit.read", "barrier.divergent", ...
+  bool is_error = true;  // Else a warning.
   std::string message;
   std::string file;
   int line = 0;
@@ -122,8 +122,8 @@ class Device {
 
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(std::int64_t size_bytes) = 0;
   // An allocation whose last byte is followed by memory that faults when touched; its address is a
-  // multiple of `align` and of no other promise. `size_bytes` must be a multiple of `align` (a power
-  // of two). kUnimplemented where the device cannot do that (the default).
+  // multiple of `align` and of no other promise. `size_bytes` must be a multiple of `align` (a
+  // power of two). kUnimplemented where the device cannot do that (the default).
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> AllocatePageEnd(
       [[maybe_unused]] std::int64_t size_bytes, [[maybe_unused]] std::int64_t align) {
     return absl::UnimplementedError("this device cannot place a buffer before an unmapped page");
@@ -133,8 +133,9 @@ class Device {
   virtual void SetPayload([[maybe_unused]] const DeviceBuffer& buffer,
                           [[maybe_unused]] std::int64_t offset,
                           [[maybe_unused]] std::int64_t size_bytes) {}
-  // Describes the buffer's payload to the checking runtime (cpu check mode). Call after its contents
-  // were written, since writing marks bytes as initialised. Others ignore it (the default).
+  // Describes the buffer's payload to the checking runtime (cpu check mode). Call after its
+  // contents were written, since writing marks bytes as initialised. Others ignore it (the
+  // default).
   virtual void Annotate([[maybe_unused]] const DeviceBuffer& buffer,
                         [[maybe_unused]] const BufferNote& note) {}
   virtual absl::Status CopyIn(DeviceBuffer& to, std::int64_t offset,
@@ -148,10 +149,10 @@ class Device {
   virtual absl::Status Fill(DeviceBuffer& to, std::int64_t offset, std::int64_t size_bytes,
                             std::uint8_t byte) = 0;
 
-  // A keyed digest of `size_bytes` bytes of the buffer, taken on the device after everything enqueued
-  // so far: equal bytes give equal digests, others give others but for about one in 2^64, whoever
-  // chose them without the key. Waits at most `limit`. kUnimplemented where the device has no such
-  // kernel (the default): read the bytes instead.
+  // A keyed digest of `size_bytes` bytes of the buffer, taken on the device after everything
+  // enqueued so far: equal bytes give equal digests, others give others but for about one in 2^64,
+  // whoever chose them without the key. Waits at most `limit`. kUnimplemented where the device has
+  // no such kernel (the default): read the bytes instead.
   virtual absl::StatusOr<DeviceDigest> Digest([[maybe_unused]] const DeviceBuffer& buffer,
                                               [[maybe_unused]] std::int64_t offset,
                                               [[maybe_unused]] std::int64_t size_bytes,

@@ -12,16 +12,36 @@
 namespace fettle {
 namespace {
 
-constexpr GpuAttributes kCudaAttributes{
-    .max_threads = 1, .block_x = 2, .grid_x = 5, .shared_bytes = 8, .shared_bytes_opt_in = 97,
-    .warp = 10, .multiprocessors = 16, .registers = 82, .l2_bytes = 38,
-    .pci_domain = 50, .pci_bus = 33, .pci_device = 34, .cooperative = 95, .cluster = 120};
+constexpr GpuAttributes kCudaAttributes{.max_threads = 1,
+                                        .block_x = 2,
+                                        .grid_x = 5,
+                                        .shared_bytes = 8,
+                                        .shared_bytes_opt_in = 97,
+                                        .warp = 10,
+                                        .multiprocessors = 16,
+                                        .registers = 82,
+                                        .l2_bytes = 38,
+                                        .pci_domain = 50,
+                                        .pci_bus = 33,
+                                        .pci_device = 34,
+                                        .cooperative = 95,
+                                        .cluster = 120};
 
 // The numbers are the same in HIP 5.2 and 7.2. HIP has no opt-in: the limit is one.
-constexpr GpuAttributes kHipAttributes{
-    .max_threads = 56, .block_x = 26, .grid_x = 29, .shared_bytes = 74, .shared_bytes_opt_in = 74,
-    .warp = 87, .multiprocessors = 63, .registers = 71, .l2_bytes = 19,
-    .pci_domain = 69, .pci_bus = 67, .pci_device = 68, .cooperative = 10, .cluster = 0};
+constexpr GpuAttributes kHipAttributes{.max_threads = 56,
+                                       .block_x = 26,
+                                       .grid_x = 29,
+                                       .shared_bytes = 74,
+                                       .shared_bytes_opt_in = 74,
+                                       .warp = 87,
+                                       .multiprocessors = 63,
+                                       .registers = 71,
+                                       .l2_bytes = 19,
+                                       .pci_domain = 69,
+                                       .pci_bus = 67,
+                                       .pci_device = 68,
+                                       .cooperative = 10,
+                                       .cluster = 0};
 
 // Offsets of gcnArchName in hipDeviceProp_t: before ROCm 6 and since.
 constexpr std::size_t kArchOffsetOld = 396, kArchOffsetR0600 = 1160;
@@ -96,8 +116,8 @@ absl::StatusOr<std::unique_ptr<GpuApi>> GpuApi::Load(Vendor vendor) {
     FETTLE_RETURN_IF_ERROR(api->Bind(handle));
     return api;
   }
-  return absl::UnavailableError(fmt::format("load the {} driver: {}",
-                                            vendor == Vendor::kNvidia ? "CUDA" : "HIP", reasons));
+  return absl::UnavailableError(
+      fmt::format("load the {} driver: {}", vendor == Vendor::kNvidia ? "CUDA" : "HIP", reasons));
 }
 
 absl::Status GpuApi::Bind(void* handle) {

@@ -23,60 +23,59 @@ namespace fettle {
 using GpuHandle = void*;
 
 // X(slot, CUDA symbol, HIP symbol, required, parameters). Symbols without a counterpart are "".
-#define FETTLE_GPU_FUNCTIONS(X)                                                                   \
-  X(init, "cuInit", "hipInit", true, (unsigned))                                                  \
-  X(driver_version, "cuDriverGetVersion", "hipRuntimeGetVersion", true, (int*))                   \
-  X(device_count, "cuDeviceGetCount", "hipGetDeviceCount", true, (int*))                          \
-  X(device_get, "cuDeviceGet", "hipDeviceGet", true, (int*, int))                                 \
-  X(device_name, "cuDeviceGetName", "hipDeviceGetName", true, (char*, int, int))                  \
-  X(device_uuid, "cuDeviceGetUuid_v2", "hipDeviceGetUuid", false, (char*, int))                   \
-  X(device_attribute, "cuDeviceGetAttribute", "hipDeviceGetAttribute", true, (int*, int, int))    \
-  X(device_memory, "cuDeviceTotalMem_v2", "hipDeviceTotalMem", true, (std::size_t*, int))         \
-  X(context_retain, "cuDevicePrimaryCtxRetain", "", false, (GpuHandle*, int))                     \
-  X(context_release, "cuDevicePrimaryCtxRelease_v2", "", false, (int))                            \
-  X(context_set, "cuCtxSetCurrent", "", false, (GpuHandle))                                       \
-  X(device_set, "", "hipSetDevice", false, (int))                                                 \
-  X(reset_persisting, "cuCtxResetPersistingL2Cache", "", false, ())                               \
-  X(memory_alloc, "cuMemAlloc_v2", "hipMalloc", true, (std::uint64_t*, std::size_t))              \
-  X(memory_free, "cuMemFree_v2", "hipFree", true, (std::uint64_t))                                \
-  X(copy_in, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync", true,                                  \
-    (std::uint64_t, const void*, std::size_t, GpuHandle))                                         \
-  X(copy_out, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync", true,                                 \
-    (void*, std::uint64_t, std::size_t, GpuHandle))                                               \
-  X(copy_device, "cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync", true,                              \
-    (std::uint64_t, std::uint64_t, std::size_t, GpuHandle))                                       \
-  X(fill, "cuMemsetD8Async", "hipMemsetD8Async", true,                                            \
-    (std::uint64_t, unsigned char, std::size_t, GpuHandle))                                       \
-  X(module_load, "cuModuleLoadData", "hipModuleLoadData", true, (GpuHandle*, const void*))        \
-  X(module_unload, "cuModuleUnload", "hipModuleUnload", true, (GpuHandle))                        \
-  X(module_function, "cuModuleGetFunction", "hipModuleGetFunction", true,                         \
-    (GpuHandle*, GpuHandle, const char*))                                                         \
-  X(function_attribute, "cuFuncGetAttribute", "hipFuncGetAttribute", true,                        \
-    (int*, int, GpuHandle))                                                                       \
-  X(function_set, "cuFuncSetAttribute", "", false, (GpuHandle, int, int))                         \
-  X(function_parameter, "cuFuncGetParamInfo", "", false,                                          \
-    (GpuHandle, std::size_t, std::size_t*, std::size_t*))                                         \
-  X(launch, "cuLaunchKernel", "hipModuleLaunchKernel", true,                                      \
-    (GpuHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, GpuHandle,  \
-     void**, void**))                                                                             \
-  X(launch_cooperative, "cuLaunchCooperativeKernel", "hipModuleLaunchCooperativeKernel", false,   \
-    (GpuHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, GpuHandle,  \
-     void**))                                                                                     \
-  X(launch_extended, "cuLaunchKernelEx", "", false, (const void*, GpuHandle, void**, void**))     \
-  X(stream_create, "cuStreamCreate", "hipStreamCreateWithFlags", true, (GpuHandle*, unsigned))    \
-  X(stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy", true, (GpuHandle))                  \
-  X(stream_query, "cuStreamQuery", "hipStreamQuery", true, (GpuHandle))                           \
-  X(capture_begin, "cuStreamBeginCapture_v2", "hipStreamBeginCapture", false, (GpuHandle, int))   \
-  X(capture_end, "cuStreamEndCapture", "hipStreamEndCapture", false, (GpuHandle, GpuHandle*))     \
-  X(graph_instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags", false,      \
-    (GpuHandle*, GpuHandle, unsigned long long))                                                  \
-  X(graph_launch, "cuGraphLaunch", "hipGraphLaunch", false, (GpuHandle, GpuHandle))               \
-  X(graph_destroy, "cuGraphDestroy", "hipGraphDestroy", false, (GpuHandle))                       \
-  X(graph_exec_destroy, "cuGraphExecDestroy", "hipGraphExecDestroy", false, (GpuHandle))          \
-  X(event_create, "cuEventCreate", "hipEventCreateWithFlags", true, (GpuHandle*, unsigned))       \
-  X(event_destroy, "cuEventDestroy_v2", "hipEventDestroy", true, (GpuHandle))                     \
-  X(event_record, "cuEventRecord", "hipEventRecord", true, (GpuHandle, GpuHandle))                \
-  X(event_elapsed, "cuEventElapsedTime", "hipEventElapsedTime", true,                             \
+#define FETTLE_GPU_FUNCTIONS(X)                                                                    \
+  X(init, "cuInit", "hipInit", true, (unsigned))                                                   \
+  X(driver_version, "cuDriverGetVersion", "hipRuntimeGetVersion", true, (int*))                    \
+  X(device_count, "cuDeviceGetCount", "hipGetDeviceCount", true, (int*))                           \
+  X(device_get, "cuDeviceGet", "hipDeviceGet", true, (int*, int))                                  \
+  X(device_name, "cuDeviceGetName", "hipDeviceGetName", true, (char*, int, int))                   \
+  X(device_uuid, "cuDeviceGetUuid_v2", "hipDeviceGetUuid", false, (char*, int))                    \
+  X(device_attribute, "cuDeviceGetAttribute", "hipDeviceGetAttribute", true, (int*, int, int))     \
+  X(device_memory, "cuDeviceTotalMem_v2", "hipDeviceTotalMem", true, (std::size_t*, int))          \
+  X(context_retain, "cuDevicePrimaryCtxRetain", "", false, (GpuHandle*, int))                      \
+  X(context_release, "cuDevicePrimaryCtxRelease_v2", "", false, (int))                             \
+  X(context_set, "cuCtxSetCurrent", "", false, (GpuHandle))                                        \
+  X(device_set, "", "hipSetDevice", false, (int))                                                  \
+  X(reset_persisting, "cuCtxResetPersistingL2Cache", "", false, ())                                \
+  X(memory_alloc, "cuMemAlloc_v2", "hipMalloc", true, (std::uint64_t*, std::size_t))               \
+  X(memory_free, "cuMemFree_v2", "hipFree", true, (std::uint64_t))                                 \
+  X(copy_in, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync", true,                                   \
+    (std::uint64_t, const void*, std::size_t, GpuHandle))                                          \
+  X(copy_out, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync", true,                                  \
+    (void*, std::uint64_t, std::size_t, GpuHandle))                                                \
+  X(copy_device, "cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync", true,                               \
+    (std::uint64_t, std::uint64_t, std::size_t, GpuHandle))                                        \
+  X(fill, "cuMemsetD8Async", "hipMemsetD8Async", true,                                             \
+    (std::uint64_t, unsigned char, std::size_t, GpuHandle))                                        \
+  X(module_load, "cuModuleLoadData", "hipModuleLoadData", true, (GpuHandle*, const void*))         \
+  X(module_unload, "cuModuleUnload", "hipModuleUnload", true, (GpuHandle))                         \
+  X(module_function, "cuModuleGetFunction", "hipModuleGetFunction", true,                          \
+    (GpuHandle*, GpuHandle, const char*))                                                          \
+  X(function_attribute, "cuFuncGetAttribute", "hipFuncGetAttribute", true, (int*, int, GpuHandle)) \
+  X(function_set, "cuFuncSetAttribute", "", false, (GpuHandle, int, int))                          \
+  X(function_parameter, "cuFuncGetParamInfo", "", false,                                           \
+    (GpuHandle, std::size_t, std::size_t*, std::size_t*))                                          \
+  X(launch, "cuLaunchKernel", "hipModuleLaunchKernel", true,                                       \
+    (GpuHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, GpuHandle,   \
+     void**, void**))                                                                              \
+  X(launch_cooperative, "cuLaunchCooperativeKernel", "hipModuleLaunchCooperativeKernel", false,    \
+    (GpuHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, GpuHandle,   \
+     void**))                                                                                      \
+  X(launch_extended, "cuLaunchKernelEx", "", false, (const void*, GpuHandle, void**, void**))      \
+  X(stream_create, "cuStreamCreate", "hipStreamCreateWithFlags", true, (GpuHandle*, unsigned))     \
+  X(stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy", true, (GpuHandle))                   \
+  X(stream_query, "cuStreamQuery", "hipStreamQuery", true, (GpuHandle))                            \
+  X(capture_begin, "cuStreamBeginCapture_v2", "hipStreamBeginCapture", false, (GpuHandle, int))    \
+  X(capture_end, "cuStreamEndCapture", "hipStreamEndCapture", false, (GpuHandle, GpuHandle*))      \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags", false,       \
+    (GpuHandle*, GpuHandle, unsigned long long))                                                   \
+  X(graph_launch, "cuGraphLaunch", "hipGraphLaunch", false, (GpuHandle, GpuHandle))                \
+  X(graph_destroy, "cuGraphDestroy", "hipGraphDestroy", false, (GpuHandle))                        \
+  X(graph_exec_destroy, "cuGraphExecDestroy", "hipGraphExecDestroy", false, (GpuHandle))           \
+  X(event_create, "cuEventCreate", "hipEventCreateWithFlags", true, (GpuHandle*, unsigned))        \
+  X(event_destroy, "cuEventDestroy_v2", "hipEventDestroy", true, (GpuHandle))                      \
+  X(event_record, "cuEventRecord", "hipEventRecord", true, (GpuHandle, GpuHandle))                 \
+  X(event_elapsed, "cuEventElapsedTime", "hipEventElapsedTime", true,                              \
     (float*, GpuHandle, GpuHandle))
 
 // Result codes that both vendors share.
@@ -97,7 +96,7 @@ struct GpuAttributes {
   int shared_bytes, shared_bytes_opt_in;
   int warp, multiprocessors, registers, l2_bytes;
   int pci_domain, pci_bus, pci_device;
-  int cooperative, cluster;          // 0: the vendor has no such attribute.
+  int cooperative, cluster;  // 0: the vendor has no such attribute.
 };
 
 // One vendor's library. Function pointers are null where the library lacks an optional one.

@@ -63,8 +63,8 @@ absl::StatusOr<Target> TargetOf(const GpuApi& api, int device) {
 
 absl::Status OutOfLimit(const DeviceInfo& device, std::string_view what, std::int64_t asked,
                         std::int64_t limit) {
-  return absl::InvalidArgumentError(fmt::format("launch on {}: {} is {}, the limit is {}",
-                                                device.id, what, asked, limit));
+  return absl::InvalidArgumentError(
+      fmt::format("launch on {}: {} is {}, the limit is {}", device.id, what, asked, limit));
 }
 
 absl::Status CheckCluster(const DeviceInfo& device, const LaunchConfig& config) {
@@ -107,8 +107,8 @@ absl::Status CheckArguments(const DeviceInfo& device, const FunctionInfo& functi
 
 absl::StatusOr<DeviceInfo> DescribeGpu(const GpuApi& api, int index) {
   int device = 0;
-  FETTLE_RETURN_IF_ERROR(
-      api.Check(api.device_get(&device, index), fmt::format("find {} device {}", Kind(api), index)));
+  FETTLE_RETURN_IF_ERROR(api.Check(api.device_get(&device, index),
+                                   fmt::format("find {} device {}", Kind(api), index)));
   DeviceInfo info;
   info.id = fmt::format("{}:{}", Kind(api), index);
   std::array<char, 256> name{};
@@ -149,8 +149,7 @@ absl::StatusOr<std::vector<DeviceInfo>> ListGpus(const GpuApi& api) {
 }
 
 absl::Status CheckGpuLaunch(const DeviceInfo& device, const FunctionInfo& function,
-                            const LaunchConfig& config,
-                            std::span<const KernelArgument> arguments) {
+                            const LaunchConfig& config, std::span<const KernelArgument> arguments) {
   FETTLE_RETURN_IF_ERROR(CheckLaunch(config, device.target, function.static_shared_bytes));
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {

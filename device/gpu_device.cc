@@ -11,8 +11,8 @@
 
 #include "core/code_object/elf.h"
 #include "core/status_macros.h"
-#include "device/gpu_module.h"
 #include "device/gpu_kernels.h"
+#include "device/gpu_module.h"
 #include "device/launch_check.h"
 
 namespace fettle {
@@ -81,8 +81,7 @@ GpuDevice::GpuDevice(std::unique_ptr<GpuApi> api, DeviceInfo info)
   shared_->api = std::move(api);
 }
 
-absl::StatusOr<std::unique_ptr<GpuDevice>> GpuDevice::Open(std::unique_ptr<GpuApi> api,
-                                                           int index) {
+absl::StatusOr<std::unique_ptr<GpuDevice>> GpuDevice::Open(std::unique_ptr<GpuApi> api, int index) {
   // Modules are loaded whole, so that no first launch loads code inside a timing or a capture.
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   FETTLE_RETURN_IF_ERROR(api->Check(api->init(0), fmt::format("start {}", api->library())));
@@ -151,7 +150,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> GpuDevice::Allocate(std::int64_t s
 
 absl::Status GpuDevice::CopyIn(DeviceBuffer& to, std::int64_t offset,
                                std::span<const std::uint8_t> from) {
-  FETTLE_RETURN_IF_ERROR(CheckRange(to, offset, static_cast<std::int64_t>(from.size()), "copy to device"));
+  FETTLE_RETURN_IF_ERROR(
+      CheckRange(to, offset, static_cast<std::int64_t>(from.size()), "copy to device"));
   // A copy from pageable memory waits for the stream inside the driver, without a deadline.
   FETTLE_RETURN_IF_ERROR(Synchronize(kDrainLimit));
   if (from.empty()) return absl::OkStatus();
@@ -162,7 +162,8 @@ absl::Status GpuDevice::CopyIn(DeviceBuffer& to, std::int64_t offset,
 
 absl::Status GpuDevice::CopyOut(const DeviceBuffer& from, std::int64_t offset,
                                 std::span<std::uint8_t> to) {
-  FETTLE_RETURN_IF_ERROR(CheckRange(from, offset, static_cast<std::int64_t>(to.size()), "copy from device"));
+  FETTLE_RETURN_IF_ERROR(
+      CheckRange(from, offset, static_cast<std::int64_t>(to.size()), "copy from device"));
   FETTLE_RETURN_IF_ERROR(Synchronize(kDrainLimit));
   if (to.empty()) return absl::OkStatus();
   FETTLE_RETURN_IF_ERROR(

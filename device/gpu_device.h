@@ -51,8 +51,8 @@ class GpuDevice final : public Device {
   absl::Status Fill(DeviceBuffer& to, std::int64_t offset, std::int64_t size_bytes,
                     std::uint8_t byte) override;
 
-  absl::StatusOr<std::unique_ptr<DeviceModule>> Load(
-      std::string_view code_object, std::span<const std::string> symbols) override;
+  absl::StatusOr<std::unique_ptr<DeviceModule>> Load(std::string_view code_object,
+                                                     std::span<const std::string> symbols) override;
   absl::Status Launch(DeviceModule& module, std::string_view symbol, const LaunchConfig& config,
                       std::span<const KernelArgument> arguments) override;
   absl::Status Synchronize(std::chrono::nanoseconds limit) override;
@@ -95,8 +95,8 @@ class GpuDevice final : public Device {
   absl::Status LaunchOwn(std::string_view symbol, const LaunchConfig& config,
                          std::span<const std::uint64_t> values);
 
-  std::unique_ptr<DeviceModule> kernels_;        // fettle's own.
-  std::unique_ptr<DeviceBuffer> digest_;         // Two words.
+  std::unique_ptr<DeviceModule> kernels_;  // fettle's own.
+  std::unique_ptr<DeviceBuffer> digest_;   // Two words.
 };
 
 }  // namespace fettle

@@ -156,11 +156,13 @@ int LaunchFunction(const GpuApi& api, GpuFunction& function, const LaunchConfig&
       if (code != kGpuSuccess) return code;
       function.large_cluster = true;
     }
-    LaunchAttribute attributes[2] = {
-        {kAttributeCluster, 0, {cluster[0], cluster[1], cluster[2]}},
-        {kAttributeCooperative, 0, {1}}};
-    const ExtendedConfig extended{{U(gx), U(gy), U(gz)}, {U(bx), U(by), U(bz)},
-                                  U(config.shared_bytes), stream, attributes,
+    LaunchAttribute attributes[2] = {{kAttributeCluster, 0, {cluster[0], cluster[1], cluster[2]}},
+                                     {kAttributeCooperative, 0, {1}}};
+    const ExtendedConfig extended{{U(gx), U(gy), U(gz)},
+                                  {U(bx), U(by), U(bz)},
+                                  U(config.shared_bytes),
+                                  stream,
+                                  attributes,
                                   config.cooperative ? 2U : 1U};
     return api.launch_extended(&extended, function.handle, parameters.data(), nullptr);
   }

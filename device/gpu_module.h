@@ -22,9 +22,9 @@ struct GpuFunction {
 class GpuModule final : public DeviceModule {
  public:
   // kInvalidArgument: not an image for this device; kNotFound: one of `symbols` is not in it.
-  static absl::StatusOr<std::unique_ptr<GpuModule>> Load(
-      std::shared_ptr<GpuDevice::Shared> shared, std::string_view image,
-      std::span<const std::string> symbols);
+  static absl::StatusOr<std::unique_ptr<GpuModule>> Load(std::shared_ptr<GpuDevice::Shared> shared,
+                                                         std::string_view image,
+                                                         std::span<const std::string> symbols);
   ~GpuModule() override;
 
   GpuModule(const GpuModule&) = delete;

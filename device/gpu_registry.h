@@ -14,9 +14,9 @@ namespace fettle {
 
 // What one vendor's driver has on this machine.
 struct GpuInventory {
-  std::string kind;              // "cuda", "hip".
+  std::string kind;  // "cuda", "hip".
   std::vector<DeviceInfo> devices;
-  absl::Status status;           // Why there are none: kUnavailable, with the reason.
+  absl::Status status;  // Why there are none: kUnavailable, with the reason.
 };
 
 // Asks both vendors' drivers. Opens no context, but loads the drivers into this process.

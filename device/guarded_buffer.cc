@@ -26,16 +26,25 @@ std::int64_t RoundUp(std::int64_t value, std::int64_t to) { return (value + to -
 // One guard element: random bits that read as NaN where the dtype has NaN.
 std::uint64_t GuardWord(DType dtype, std::uint64_t random) {
   switch (dtype) {
-    case DType::kF64: return 0x7FF8000000000000ull | (random & 0x8007FFFFFFFFFFFFull);
-    case DType::kF32: return 0x7FC00000u | (random & 0x803FFFFFu);
-    case DType::kF16: return 0x7E00u | (random & 0x81FFu);
-    case DType::kBF16: return 0x7FC0u | (random & 0x803Fu);
-    case DType::kF8E4M3FN: return 0x7Fu | (random & 0x80u);
-    case DType::kF8E5M2: return 0x7Eu | (random & 0x81u);
+    case DType::kF64:
+      return 0x7FF8000000000000ull | (random & 0x8007FFFFFFFFFFFFull);
+    case DType::kF32:
+      return 0x7FC00000u | (random & 0x803FFFFFu);
+    case DType::kF16:
+      return 0x7E00u | (random & 0x81FFu);
+    case DType::kBF16:
+      return 0x7FC0u | (random & 0x803Fu);
+    case DType::kF8E4M3FN:
+      return 0x7Fu | (random & 0x80u);
+    case DType::kF8E5M2:
+      return 0x7Eu | (random & 0x81u);
     case DType::kF8E4M3FNUZ:
-    case DType::kF8E5M2FNUZ: return 0x80u;
-    case DType::kF8E8M0: return 0xFFu;
-    default: return random;
+    case DType::kF8E5M2FNUZ:
+      return 0x80u;
+    case DType::kF8E8M0:
+      return 0xFFu;
+    default:
+      return random;
   }
 }
 
@@ -65,7 +74,8 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
   result.size_ = size_bytes;
   result.key_ = Mix(options.key);
   if (options.placement == Placement::kPageEnd && size_bytes > 0) {
-    // The contract's alignment must hold; where it gives none, kernels may count on 16-byte vectors.
+    // The contract's alignment must hold; where it gives none, kernels may count on 16-byte
+    // vectors.
     const std::int64_t need = align > 0 ? align : std::max<std::int64_t>(16, SizeOf(dtype));
     if (std::has_single_bit(static_cast<std::uint64_t>(need)) && size_bytes % need == 0) {
       auto buffer = device.AllocatePageEnd(size_bytes, need);
@@ -85,8 +95,8 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
   FETTLE_ASSIGN_OR_RETURN(result.buffer_,
                           device.Allocate(step + offset + size_bytes + options.guard_bytes));
   // The device promises 256 bytes; larger alignments are made here.
-  const auto base = static_cast<std::int64_t>(result.buffer_->address() %
-                                              static_cast<std::uint64_t>(step));
+  const auto base =
+      static_cast<std::int64_t>(result.buffer_->address() % static_cast<std::uint64_t>(step));
   result.offset_ = offset + (step - base) % step;
   device.SetPayload(*result.buffer_, result.offset_, size_bytes);
   FETTLE_RETURN_IF_ERROR(result.WriteGuards());

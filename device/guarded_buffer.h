@@ -24,8 +24,8 @@ struct GuardOptions {
   std::uint64_t key = 0;                          // Of the guard pattern; fresh per process.
 };
 
-// One payload in device memory between two guard bands, which hold a keyed pattern that reads as NaN
-// for floats. The payload ends flush with the guard behind it. Must not outlive its device.
+// One payload in device memory between two guard bands, which hold a keyed pattern that reads as
+// NaN for floats. The payload ends flush with the guard behind it. Must not outlive its device.
 class GuardedBuffer {
  public:
   // `align` is the contract's alignment in bytes (0: the device's own). kGuarded places the payload
@@ -36,17 +36,15 @@ class GuardedBuffer {
                                                 std::int64_t size_bytes, std::int64_t align,
                                                 const GuardOptions& options);
 
-  std::uint64_t address() const {
-    return buffer_->address() + static_cast<std::uint64_t>(offset_);
-  }
+  std::uint64_t address() const { return buffer_->address() + static_cast<std::uint64_t>(offset_); }
   std::int64_t size_bytes() const { return size_; }
   bool at_page_end() const { return at_page_end_; }
   DeviceBuffer& buffer() { return *buffer_; }
   const DeviceBuffer& buffer() const { return *buffer_; }
   std::int64_t offset() const { return offset_; }  // Of the payload within buffer().
 
-  absl::Status Write(std::span<const std::uint8_t> bytes);   // The whole payload.
-  absl::Status Read(std::span<std::uint8_t> bytes) const;    // The whole payload.
+  absl::Status Write(std::span<const std::uint8_t> bytes);  // The whole payload.
+  absl::Status Read(std::span<std::uint8_t> bytes) const;   // The whole payload.
   absl::Status Fill(std::uint8_t byte);
 
   // (Re)writes both guards.

@@ -9,8 +9,8 @@ constexpr char kAxes[] = {'x', 'y', 'z'};
 absl::Status CheckAxis(std::string_view what, std::size_t axis, std::int64_t value,
                        std::int64_t limit) {
   if (value >= 1 && value <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("launch: {}.{} is {}, allowed is 1 to {}", what,
-                                                kAxes[axis], value, limit));
+  return absl::InvalidArgumentError(
+      fmt::format("launch: {}.{} is {}, allowed is 1 to {}", what, kAxes[axis], value, limit));
 }
 
 }  // namespace

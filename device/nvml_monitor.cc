@@ -69,8 +69,8 @@ NvmlDevice FindBoard(const Nvml& nvml, const GpuPlace& place) {
     return nvml.by_uuid != nullptr && nvml.by_uuid((prefix + place.uuid).c_str(), &device) == 0;
   };
   const auto by_pci = [&] {
-    const std::string bus = fmt::format("{:08x}:{:02x}:{:02x}.0", place.pci_domain, place.pci_bus,
-                                        place.pci_device);
+    const std::string bus =
+        fmt::format("{:08x}:{:02x}:{:02x}.0", place.pci_domain, place.pci_bus, place.pci_device);
     return nvml.by_pci != nullptr && nvml.by_pci(bus.c_str(), &device) == 0;
   };
   if (!by_uuid("GPU-") && !by_uuid("MIG-") && !by_pci()) return nullptr;

@@ -83,12 +83,16 @@ absl::StatusOr<KernelArgument> PreparedCall::Bind(const BoundArg& arg, const Cas
       return AddressArgument(buffers.TensorAddress(arg.index, arg.offset));
     case BoundArg::Kind::kWorkspace:
       return AddressArgument(buffers.WorkspaceAddress(arg.index, arg.offset));
-    case BoundArg::Kind::kPointers: return AddressArgument(buffers.TableAddress(arg.index));
-    case BoundArg::Kind::kNull: return AddressArgument(0);
-    case BoundArg::Kind::kValue: return arg.bytes;
+    case BoundArg::Kind::kPointers:
+      return AddressArgument(buffers.TableAddress(arg.index));
+    case BoundArg::Kind::kNull:
+      return AddressArgument(0);
+    case BoundArg::Kind::kValue:
+      return arg.bytes;
     case BoundArg::Kind::kTensorMap:
       return absl::UnimplementedError("tensor maps are not supported on this device");
-    case BoundArg::Kind::kStruct: break;
+    case BoundArg::Kind::kStruct:
+      break;
   }
   KernelArgument bytes = arg.bytes;
   for (const auto& [at, field] : arg.fields) {
@@ -104,8 +108,8 @@ absl::StatusOr<KernelArgument> PreparedCall::Bind(const BoundArg& arg, const Cas
     } else {
       FETTLE_ASSIGN_OR_RETURN(value, Bind(field, buffers));
     }
-    if (at < 0 || at + static_cast<std::int64_t>(value.size()) >
-                      static_cast<std::int64_t>(bytes.size())) {
+    if (at < 0 ||
+        at + static_cast<std::int64_t>(value.size()) > static_cast<std::int64_t>(bytes.size())) {
       return absl::InvalidArgumentError(
           fmt::format("field of {} bytes at {} does not fit the struct of {} bytes", value.size(),
                       at, bytes.size()));
@@ -146,8 +150,8 @@ absl::Status PreparedCall::Enqueue() {
         status = device_->Launch(*module_, step.symbol, step.config, step.arguments);
         break;
       case BoundStep::Kind::kFill:
-        status = device_->Fill(*step.target.buffer, step.target.offset, step.byte_count,
-                               step.fill_byte);
+        status =
+            device_->Fill(*step.target.buffer, step.target.offset, step.byte_count, step.fill_byte);
         break;
       case BoundStep::Kind::kCopy:
         status = device_->CopyDevice(*step.target.buffer, step.target.offset, *step.source.buffer,
@@ -160,9 +164,8 @@ absl::Status PreparedCall::Enqueue() {
 }
 
 std::int64_t PreparedCall::kernel_count() const {
-  return std::count_if(steps_.begin(), steps_.end(), [](const Step& step) {
-    return step.kind == BoundStep::Kind::kKernel;
-  });
+  return std::count_if(steps_.begin(), steps_.end(),
+                       [](const Step& step) { return step.kind == BoundStep::Kind::kKernel; });
 }
 
 }  // namespace fettle

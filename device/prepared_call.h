@@ -35,7 +35,7 @@ class PreparedCall {
   std::int64_t kernel_count() const;
 
  private:
-  struct Range {                     // Bytes of a device buffer.
+  struct Range {  // Bytes of a device buffer.
     DeviceBuffer* buffer = nullptr;
     std::int64_t offset = 0;
   };

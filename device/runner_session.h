@@ -23,8 +23,8 @@ namespace fettle {
 
 // A kernel ready to call for one case: a loaded module and the plan over it.
 struct RunnableKernel {
-  std::int64_t module = 0;                      // From LoadModule.
-  std::map<std::string, std::string> symbols;   // Entry (name expression) -> symbol.
+  std::int64_t module = 0;                     // From LoadModule.
+  std::map<std::string, std::string> symbols;  // Entry (name expression) -> symbol.
   BoundPlan plan;
 };
 
@@ -39,12 +39,23 @@ enum class Placement {
 enum class InputSet {
   kDeclared,       // The task's fills.
   kExactIntegers,  // Small integers, so that sums are exact.
-  kScaleTiny, kScaleSmall, kScaleLarge, kScaleHuge,  // Declared, times 1e-4, 1e-2, 8, 1e3.
-  kRowScales,      // Declared, each row times 2^U(-8, 8).
-  kHeavyTail,      // 1 % of the values times 100, and one hot element.
-  kAllEqual, kAllZero, kAllNegative, kSorted, kReversed, kTies, kOneHot, kCheckerboard, kLowRank,
-  kEdgeValues,     // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
-  kNonFinite,      // Declared with a few NaN and infinities (tensors whose contract permits them).
+  kScaleTiny,
+  kScaleSmall,
+  kScaleLarge,
+  kScaleHuge,  // Declared, times 1e-4, 1e-2, 8, 1e3.
+  kRowScales,  // Declared, each row times 2^U(-8, 8).
+  kHeavyTail,  // 1 % of the values times 100, and one hot element.
+  kAllEqual,
+  kAllZero,
+  kAllNegative,
+  kSorted,
+  kReversed,
+  kTies,
+  kOneHot,
+  kCheckerboard,
+  kLowRank,
+  kEdgeValues,  // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
+  kNonFinite,   // Declared with a few NaN and infinities (tensors whose contract permits them).
 };
 
 // One call of the operator under the protocol of integrity.md 2.5.
@@ -64,8 +75,8 @@ struct RunRequest {
   // Keeps the buffers of the previous RunCase (same case shape) and rewrites their contents in
   // place, so that caches keyed on addresses are exposed.
   bool reuse_buffers = false;
-  int repeats = 1;               // Identical calls; outputs re-poisoned before each.
-  bool want_outputs = true;      // Else only digests come back.
+  int repeats = 1;           // Identical calls; outputs re-poisoned before each.
+  bool want_outputs = true;  // Else only digests come back.
   // Outputs come back only when their digests are others than these (of an earlier call in the same
   // session); empty: always.
   std::vector<std::string> known_digests;
@@ -80,41 +91,43 @@ struct RunObservation {
   std::vector<std::vector<std::uint8_t>> outputs;
   // Of each output as it lies in memory, first repeat; comparable within a session only.
   std::vector<std::string> output_digests;
-  bool repeats_equal = true;                       // Bitwise, across repeats.
+  bool repeats_equal = true;  // Bitwise, across repeats.
   // Outputs of later repeats that differ from the first, when wanted and the case is declared
   // non-deterministic; at most 4.
   std::vector<std::vector<std::vector<std::uint8_t>>> other_outputs;
-  // Bytes that still held poison, per output, where `outputs` is filled; meaningful by comparing two
-  // patterns.
+  // Bytes that still held poison, per output, where `outputs` is filled; meaningful by comparing
+  // two patterns.
   std::vector<std::int64_t> poison_bytes;
-  std::optional<std::string> modified_input;       // Name of an input (or untouched row) that changed.
-  std::optional<std::string> guard_violation;      // "y: 12 bytes changed from 64 past the end"
-  std::optional<std::string> padding_violation;    // As guard_violation, between the rows of an output.
-  bool at_page_end = false;                        // kPageEnd was possible.
-  std::vector<CheckFinding> findings;              // cpu check mode.
+  std::optional<std::string> modified_input;   // Name of an input (or untouched row) that changed.
+  std::optional<std::string> guard_violation;  // "y: 12 bytes changed from 64 past the end"
+  std::optional<std::string>
+      padding_violation;               // As guard_violation, between the rows of an output.
+  bool at_page_end = false;            // kPageEnd was possible.
+  std::vector<CheckFinding> findings;  // cpu check mode.
   double device_ns = 0;
 };
 
 // Interleaved timing of two kernels on identical bytes in one process (DESIGN.md 7 "Measure").
 struct TimeRequest {
   BoundCase bound_case;
-  RunnableKernel a, b;           // a: baseline, b: candidate.
+  RunnableKernel a, b;  // a: baseline, b: candidate.
   std::uint64_t input_seed = 0;
   std::map<std::string, std::string> files;  // As in RunRequest.
-  std::uint64_t order_seed = 0;  // Order of sides in each pair.
+  std::uint64_t order_seed = 0;              // Order of sides in each pair.
   int min_blocks = 20, max_blocks = 40, pairs_per_block = 10;
-  double target_half_width = 0.005;  // Stop adding blocks when the interval of ln ratio is this narrow.
+  double target_half_width =
+      0.005;  // Stop adding blocks when the interval of ln ratio is this narrow.
   double warmup_seconds = 0.2;
   std::chrono::nanoseconds time_cap = std::chrono::seconds(20);
-  std::int64_t rotation_bytes = 0;   // 0: twice the last-level cache (256 MiB cap on cpu).
-  bool cold = true;                  // Rotate buffers; else the same buffers each time.
-  bool screen_only = false;          // A few pairs; drops what is clearly slower.
+  std::int64_t rotation_bytes = 0;  // 0: twice the last-level cache (256 MiB cap on cpu).
+  bool cold = true;                 // Rotate buffers; else the same buffers each time.
+  bool screen_only = false;         // A few pairs; drops what is clearly slower.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
-  bool want_outputs = true;          // Of timed launches of b: one randomly chosen sample's.
+  bool want_outputs = true;  // Of timed launches of b: one randomly chosen sample's.
 };
 
 struct TimeObservation {
-  CaseMeasurement measurement;       // Blocks, medians, ratio; roofline fields left to the worker.
+  CaseMeasurement measurement;  // Blocks, medians, ratio; roofline fields left to the worker.
   double calibration_error = 0;
   double device_ns = 0;
   std::vector<std::vector<std::uint8_t>> outputs;  // As RunObservation, from a timed launch of b.

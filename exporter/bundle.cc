@@ -9,6 +9,7 @@
 #include "core/digest.h"
 #include "core/status_macros.h"
 #include "core/work_unit.h"
+#include "core/text.h"
 #include "exporter/evidence_check.h"
 #include "exporter/manifest.h"
 #include "store/compress.h"
@@ -64,8 +65,9 @@ std::string Checksums(const BundleFiles& files) {
 absl::StatusOr<BundleFiles> BuildBundle(std::span<const VariantProvenance> variants,
                                         BlobStore& blobs) {
   if (variants.empty()) {
-    return absl::InvalidArgumentError("export a bundle: no variants; name one, or a task that has "
-                                      "accepted ones");
+    return absl::InvalidArgumentError(
+        "export a bundle: no variants; name one, or a task that has "
+        "accepted ones");
   }
   FETTLE_ASSIGN_OR_RETURN(const std::vector<ProvenVariant> proven, CheckAll(variants, blobs));
   BundleFiles files;
@@ -82,7 +84,7 @@ absl::StatusOr<BundleFiles> BuildBundle(std::span<const VariantProvenance> varia
   std::map<std::string, FileFacts> facts;
   for (const auto& [path, bytes] : files) facts[path] = {Sha256Hex(bytes), bytes.size()};
   FETTLE_ASSIGN_OR_RETURN(const nlohmann::json manifest, MakeManifest(proven, facts));
-  files["manifest.json"] = manifest.dump(2) + "\n";
+  files["manifest.json"] = manifest.dump(2, ' ', false, kReplaceInvalid) + "\n";
   files["manifest.schema.json"] = std::string(ManifestSchema());
   files["README.md"] = MakeReadme(manifest);
   files["SHA256SUMS"] = Checksums(files);

@@ -20,8 +20,8 @@ using BundleFiles = std::map<std::string, std::string>;
 // Evidence that later runs of `fettle verify --rerun` add, apart from what was exported.
 inline constexpr std::string_view kRerunFolder = "evidence/reruns/";
 
-// Lays out variants of one task as a bundle, in the order of their ids. Depends on its arguments and
-// fettle's version alone: the same variants give the same bytes.
+// Lays out variants of one task as a bundle, in the order of their ids. Depends on its arguments
+// and fettle's version alone: the same variants give the same bytes.
 //
 // Refuses as CheckEvidence does; in addition kInvalidArgument: no variants, the same one twice, or
 // variants of different tasks.

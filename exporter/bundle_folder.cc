@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/digest.h"
 #include "core/status_macros.h"
@@ -126,15 +125,15 @@ absl::StatusOr<BundleFiles> ReadBundle(const std::string& path) {
     const std::string name = entries->path().lexically_relative(path).string();
     if (fs::is_directory(status)) continue;
     if (!fs::is_regular_file(status)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "read the bundle {}: {} is neither a file nor a folder", path, name));
+      return absl::InvalidArgumentError(
+          fmt::format("read the bundle {}: {} is neither a file nor a folder", path, name));
     }
     total += entries->file_size(error);
     if (error) break;
     if (total > kMaxBundleBytes || files.size() >= kMaxBundleFiles) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "read the bundle {}: more than {} files or {} MiB", path, kMaxBundleFiles,
-          kMaxBundleBytes >> 20));
+      return absl::ResourceExhaustedError(
+          fmt::format("read the bundle {}: more than {} files or {} MiB", path, kMaxBundleFiles,
+                      kMaxBundleBytes >> 20));
     }
     FETTLE_ASSIGN_OR_RETURN(files[name], ReadWholeFile(entries->path()));
   }

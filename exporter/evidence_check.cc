@@ -39,9 +39,8 @@ absl::StatusOr<std::string> GetBlob(const VariantProvenance& variant, BlobStore&
                                     digest, std::string(bytes.status().message())));
   }
   if (Sha256Hex(*bytes) != digest) {
-    return absl::DataLossError(
-        fmt::format("export variant {}: refused: {} {}: its bytes were changed", variant.id, what,
-                    digest));
+    return absl::DataLossError(fmt::format(
+        "export variant {}: refused: {} {}: its bytes were changed", variant.id, what, digest));
   }
   return bytes;
 }
@@ -122,8 +121,8 @@ absl::Status CheckSamples(const VariantProvenance& variant, const CaseMeasuremen
     sum += ratios[i];
   }
   if (agree && !ratios.empty()) {
-    agree = entry.ratio > 0 &&
-            Near(sum / static_cast<double>(ratios.size()), std::log(entry.ratio));
+    agree =
+        entry.ratio > 0 && Near(sum / static_cast<double>(ratios.size()), std::log(entry.ratio));
   }
   if (agree) return absl::OkStatus();
   return Refuse(variant, fmt::format("the recorded ratio of case {} does not follow from its raw "
@@ -138,8 +137,8 @@ absl::Status CheckMeasurement(const ProvenVariant& proven, const std::vector<Bou
     const CaseMeasurement* entry = FindMeasurement(variant.measurement, bound_case.label);
     if (!supported) continue;
     if (entry == nullptr || entry->blocks.empty()) {
-      return Refuse(variant, fmt::format("no measurement of case {}; measure it again",
-                                         bound_case.label));
+      return Refuse(variant,
+                    fmt::format("no measurement of case {}; measure it again", bound_case.label));
     }
     FETTLE_RETURN_IF_ERROR(CheckSamples(variant, *entry));
   }
@@ -165,8 +164,7 @@ absl::Status CheckBuilds(const ProvenVariant& variant, const std::vector<BoundCa
                          BlobStore& blobs) {
   const VariantProvenance& provenance = *variant.provenance;
   for (const ProvenanceBuild& build : provenance.builds) {
-    FETTLE_RETURN_IF_ERROR(
-        GetBlob(provenance, blobs, build.code_object, "code object").status());
+    FETTLE_RETURN_IF_ERROR(GetBlob(provenance, blobs, build.code_object, "code object").status());
   }
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   for (const BoundCase& bound_case : cases) {
@@ -191,27 +189,40 @@ absl::Status CheckBuilds(const ProvenVariant& variant, const std::vector<BoundCa
 }  // namespace
 
 bool IsKnownLicense(const std::string& license) {
-  static constexpr std::array<std::string_view, 22> kKnown = {
-      "0BSD",          "AGPL-3.0-only", "AGPL-3.0-or-later", "Apache-2.0",
-      "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause",      "BSD-3-Clause",
-      "BSL-1.0",       "CC0-1.0",       "GPL-2.0-only",      "GPL-2.0-or-later",
-      "GPL-3.0-only",  "GPL-3.0-or-later", "ISC",            "LGPL-2.1-only",
-      "LGPL-2.1-or-later", "LGPL-3.0-only", "LGPL-3.0-or-later", "MIT",
-      "MPL-2.0",       "Unlicense",     "Zlib"};
+  static constexpr std::array<std::string_view, 22> kKnown = {"0BSD",
+                                                              "AGPL-3.0-only",
+                                                              "AGPL-3.0-or-later",
+                                                              "Apache-2.0",
+                                                              "Apache-2.0 WITH LLVM-exception",
+                                                              "BSD-2-Clause",
+                                                              "BSD-3-Clause",
+                                                              "BSL-1.0",
+                                                              "CC0-1.0",
+                                                              "GPL-2.0-only",
+                                                              "GPL-2.0-or-later",
+                                                              "GPL-3.0-only",
+                                                              "GPL-3.0-or-later",
+                                                              "ISC",
+                                                              "LGPL-2.1-only",
+                                                              "LGPL-2.1-or-later",
+                                                              "LGPL-3.0-only",
+                                                              "LGPL-3.0-or-later",
+                                                              "MIT",
+                                                              "MPL-2.0",
+                                                              "Unlicense",
+                                                              "Zlib"};
   if (license.starts_with("LicenseRef-")) return license.size() > 11;
   return std::find(kKnown.begin(), kKnown.end(), std::string_view(license)) != kKnown.end();
 }
 
 absl::StatusOr<bool> AppliesTo(const ProvenVariant& variant, const BoundCase& bound_case) {
-  FETTLE_ASSIGN_OR_RETURN(const bool supported,
-                          variant.task->Supports(variant.kernel, bound_case));
+  FETTLE_ASSIGN_OR_RETURN(const bool supported, variant.task->Supports(variant.kernel, bound_case));
   if (!supported) return false;
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(variant.provenance->target));
   return variant.task->Admits(variant.kernel, variant.values, target, &bound_case);
 }
 
-absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
-                                            BlobStore& blobs) {
+absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance, BlobStore& blobs) {
   if (provenance.status != "accepted" && provenance.status != "superseded") {
     return Refuse(provenance, fmt::format("it is {}: its evidence no longer holds on the "
                                           "installed toolchain and device",
@@ -223,12 +234,13 @@ absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
   std::vector<TaskProblem> problems;
   FETTLE_ASSIGN_OR_RETURN(result.kernel, task.ParseKernelSpec(provenance.kernel, &problems));
   FETTLE_ASSIGN_OR_RETURN(result.values, ReadValues(provenance));
-  const nlohmann::json& digest = provenance.document["variant"].value("candidate_digest",
-                                                                      nlohmann::json());
+  const nlohmann::json& digest =
+      provenance.document["variant"].value("candidate_digest", nlohmann::json());
   if (digest.is_string() &&
       digest != CandidateDigest(task.digest(), provenance.target, result.kernel, result.values)) {
-    return Refuse(provenance, "its evidence is for another candidate: the kernel or its values "
-                              "were changed");
+    return Refuse(provenance,
+                  "its evidence is for another candidate: the kernel or its values "
+                  "were changed");
   }
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,

@@ -9,6 +9,7 @@
 #include "core/digest.h"
 #include "core/status_macros.h"
 #include "core/target.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -41,7 +42,8 @@ std::string Text(const json& object, const char* key) {
 std::string ObjectPath(const std::string& target_name, const std::string& id, std::size_t index) {
   const absl::StatusOr<Target> target = FindTarget(target_name);
   const Vendor vendor = target.ok() ? target->vendor : Vendor::kCpu;
-  if (vendor == Vendor::kNvidia) return fmt::format("objects/cuda/{}/{}-{}.cubin", target_name, id, index);
+  if (vendor == Vendor::kNvidia)
+    return fmt::format("objects/cuda/{}/{}-{}.cubin", target_name, id, index);
   if (vendor == Vendor::kAmd) return fmt::format("objects/hip/{}/{}-{}.co", target_name, id, index);
   return fmt::format("objects/{}/{}-{}.so", target_name, id, index);
 }
@@ -156,9 +158,8 @@ bool IsPlainPath(std::string_view path) {
     if (part.empty() || part == "." || part == "..") return false;
     begin = end + 1;
   }
-  return std::none_of(path.begin(), path.end(), [](unsigned char c) {
-    return c == '\\' || c < 0x20 || c == 0x7F;
-  });
+  return std::none_of(path.begin(), path.end(),
+                      [](unsigned char c) { return c == '\\' || c < 0x20 || c == 0x7F; });
 }
 
 absl::StatusOr<VariantPaths> PathsOf(const ProvenVariant& variant) {
@@ -187,44 +188,45 @@ absl::StatusOr<json> MakeManifest(const std::vector<ProvenVariant>& variants,
                                   const std::map<std::string, FileFacts>& files) {
   const Task& task = *variants.front().task;
   json task_files = json::array();
-  for (const auto& [path, text] : task.files()) task_files.push_back(FileEntry(files, "task/" + path));
+  for (const auto& [path, text] : task.files())
+    task_files.push_back(FileEntry(files, "task/" + path));
   const Task::ReferenceSpec& reference = task.reference();
   json entries = json::array();
   for (const ProvenVariant& variant : variants) {
     FETTLE_ASSIGN_OR_RETURN(json entry, VariantEntry(variant, files));
     entries.push_back(std::move(entry));
   }
-  return json{
-      {"format", 1},
-      {"tool", {{"name", "fettle"}, {"version", FETTLE_VERSION}}},
-      {"op",
-       {{"name", task.name()},
-        {"summary", task.summary()},
-        {"license", task.license()},
-        {"task_digest", task.digest()},
-        {"task", task_files},
-        {"reference",
-         {{"kind", reference.kind},
-          {"path", reference.source.empty() ? "" : "task/" + reference.source},
-          {"function", reference.function}}}}},
-      {"variants", std::move(entries)},
-      {"fallback",
-       {{"kind", "baseline"},
-        {"kernel", KernelEntry(task.baseline(), task.baseline().values, "task/", files)}}}};
+  return json{{"format", 1},
+              {"tool", {{"name", "fettle"}, {"version", FETTLE_VERSION}}},
+              {"op",
+               {{"name", task.name()},
+                {"summary", task.summary()},
+                {"license", task.license()},
+                {"task_digest", task.digest()},
+                {"task", task_files},
+                {"reference",
+                 {{"kind", reference.kind},
+                  {"path", reference.source.empty() ? "" : "task/" + reference.source},
+                  {"function", reference.function}}}}},
+              {"variants", std::move(entries)},
+              {"fallback",
+               {{"kind", "baseline"},
+                {"kernel", KernelEntry(task.baseline(), task.baseline().values, "task/", files)}}}};
 }
 
 std::string MakeReadme(const json& manifest) {
   const json& op = manifest.at("op");
-  std::string text = fmt::format("# {}\n\n{}\n\nLicence: {}. Task digest: `{}`.\n\n",
-                                 Text(op, "name"), Text(op, "summary"), Text(op, "license"),
-                                 Text(op, "task_digest"));
-  text += "| variant | target | device | values | speed-up | 95 % interval | of the roofline |\n"
-          "| --- | --- | --- | --- | --- | --- | --- |\n";
+  std::string text =
+      fmt::format("# {}\n\n{}\n\nLicence: {}. Task digest: `{}`.\n\n", Text(op, "name"),
+                  Text(op, "summary"), Text(op, "license"), Text(op, "task_digest"));
+  text +=
+      "| variant | target | device | values | speed-up | 95 % interval | of the roofline |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n";
   for (const json& variant : manifest.at("variants")) {
     const json& performance = variant.at("performance");
     std::string values;
     for (const auto& [name, value] : variant.at("kernel").at("values").items()) {
-      values += fmt::format("{}{}={}", values.empty() ? "" : " ", name, value.dump());
+      values += fmt::format("{}{}={}", values.empty() ? "" : " ", name, value.dump(-1, ' ', false, kReplaceInvalid));
     }
     const double roofline = Number(performance, "roofline_fraction");
     text += fmt::format("| `{}` | {} | {} | {} | {:.3f} | {:.3f} to {:.3f} | {} |\n",
@@ -233,10 +235,11 @@ std::string MakeReadme(const json& manifest) {
                         Number(performance, "ratio_high"),
                         roofline > 0 ? fmt::format("{:.0f} %", roofline * 100) : "not known");
   }
-  text += "\nSpeed-up is over the denominator recorded in the evidence. A variant holds for the "
-          "shapes within its `guards` in manifest.json; everywhere else use the baseline.\n\n"
-          "`fettle verify .` checks this folder; `fettle verify --rerun .` repeats verification and "
-          "measurement on your device.\n";
+  text +=
+      "\nSpeed-up is over the denominator recorded in the evidence. A variant holds for the "
+      "shapes within its `guards` in manifest.json; everywhere else use the baseline.\n\n"
+      "`fettle verify .` checks this folder; `fettle verify --rerun .` repeats verification and "
+      "measurement on your device.\n";
   return text;
 }
 

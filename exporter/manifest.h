@@ -25,16 +25,16 @@ absl::Status CheckSchema(const nlohmann::json& document, const nlohmann::json& s
 
 // Where a variant's files lie in a bundle.
 struct VariantPaths {
-  std::string source;                 // "sources/<id>/kernel.cu"
+  std::string source;                                        // "sources/<id>/kernel.cu"
   std::vector<std::pair<std::string, std::string>> headers;  // Path, text.
-  std::string evidence;               // "evidence/<id>.json"
-  std::vector<std::string> objects;   // One per build: "objects/cuda/sm_90a/<id>-0.cubin"
+  std::string evidence;                                      // "evidence/<id>.json"
+  std::vector<std::string> objects;  // One per build: "objects/cuda/sm_90a/<id>-0.cubin"
 };
 // kInvalidArgument: a file name of the kernel that would leave its folder.
 absl::StatusOr<VariantPaths> PathsOf(const ProvenVariant& variant);
 
-// The manifest of `variants`, which are of one task and sorted by id. `digests`: SHA-256 and size of
-// every file it refers to.
+// The manifest of `variants`, which are of one task and sorted by id. `digests`: SHA-256 and size
+// of every file it refers to.
 struct FileFacts {
   std::string sha256;
   std::size_t bytes = 0;

@@ -57,9 +57,8 @@ class Reader {
 // An id becomes part of file names.
 bool IsPlainId(const std::string& id) {
   return !id.empty() && id.size() <= 80 && id[0] != '-' &&
-         std::all_of(id.begin(), id.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '-' || c == '_';
-         });
+         std::all_of(id.begin(), id.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; });
 }
 
 bool IsDigest(const std::string& text) {

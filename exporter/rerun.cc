@@ -77,9 +77,9 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
   unit.target = variant.target;
   FETTLE_ASSIGN_OR_RETURN(unit.candidate,
                           ReadKernel(*task, variant.target, variant.kernel, variant.values));
-  FETTLE_ASSIGN_OR_RETURN(unit.denominator,
-                          ReadKernel(*task, variant.target, variant.denominator_kernel,
-                                     variant.denominator_values));
+  FETTLE_ASSIGN_OR_RETURN(
+      unit.denominator,
+      ReadKernel(*task, variant.target, variant.denominator_kernel, variant.denominator_values));
   unit.screen = false;
   unit.seed = seed;
   unit.held_out_seed = held_out_seed;

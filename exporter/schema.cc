@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "exporter/manifest.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -28,18 +29,18 @@ absl::Status CheckMembers(const json& value, const json& schema, const json& roo
                           const std::string& at) {
   if (schema.contains("required")) {
     for (const json& name : schema["required"]) {
-      if (!value.contains(name)) return Wrong(at, fmt::format("lacks {}", name.dump()));
+      if (!value.contains(name)) return Wrong(at, fmt::format("lacks {}", name.dump(-1, ' ', false, kReplaceInvalid)));
     }
   }
   for (const auto& [name, member] : value.items()) {
     const json properties = schema.value("properties", json::object());
-    const json& rest = schema.contains("additionalProperties") ? schema["additionalProperties"]
-                                                               : json(true);
+    const json& rest =
+        schema.contains("additionalProperties") ? schema["additionalProperties"] : json(true);
     if (properties.contains(name)) {
       const absl::Status status = Check(member, properties[name], root, at + "/" + name);
       if (!status.ok()) return status;
     } else if (rest == json(false)) {
-      return Wrong(at, fmt::format("has the unknown member {}", json(name).dump()));
+      return Wrong(at, fmt::format("has the unknown member {}", json(name).dump(-1, ' ', false, kReplaceInvalid)));
     } else if (rest.is_object()) {
       const absl::Status status = Check(member, rest, root, at + "/" + name);
       if (!status.ok()) return status;
@@ -55,7 +56,7 @@ absl::Status Check(const json& value, const json& schema, const json& root, cons
     return Check(value, root.at(json::json_pointer(pointer)), root, at);
   }
   if (schema.contains("const") && value != schema["const"]) {
-    return Wrong(at, fmt::format("must be {}", schema["const"].dump()));
+    return Wrong(at, fmt::format("must be {}", schema["const"].dump(-1, ' ', false, kReplaceInvalid)));
   }
   if (schema.contains("type") && !HasType(value, schema["type"].get<std::string>())) {
     return Wrong(at, fmt::format("must be of type {}", schema["type"].get<std::string>()));
@@ -63,18 +64,18 @@ absl::Status Check(const json& value, const json& schema, const json& root, cons
   if (schema.contains("enum")) {
     bool found = false;
     for (const json& allowed : schema["enum"]) found = found || allowed == value;
-    if (!found) return Wrong(at, fmt::format("must be one of {}", schema["enum"].dump()));
+    if (!found) return Wrong(at, fmt::format("must be one of {}", schema["enum"].dump(-1, ' ', false, kReplaceInvalid)));
   }
-  if (value.is_string() && value.get_ref<const std::string&>().size() <
-                               schema.value("minLength", std::size_t{0})) {
+  if (value.is_string() &&
+      value.get_ref<const std::string&>().size() < schema.value("minLength", std::size_t{0})) {
     return Wrong(at, "is too short");
   }
   if (value.is_object()) return CheckMembers(value, schema, root, at);
   if (!value.is_array()) return absl::OkStatus();
-  if (value.size() < schema.value("minItems", std::size_t{0})) return Wrong(at, "has too few items");
+  if (value.size() < schema.value("minItems", std::size_t{0}))
+    return Wrong(at, "has too few items");
   for (std::size_t i = 0; schema.contains("items") && i < value.size(); ++i) {
-    const absl::Status status =
-        Check(value[i], schema["items"], root, fmt::format("{}/{}", at, i));
+    const absl::Status status = Check(value[i], schema["items"], root, fmt::format("{}/{}", at, i));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

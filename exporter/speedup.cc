@@ -9,8 +9,8 @@ namespace fettle {
 
 Speedup SummarizeSpeedup(const Measurement& measurement) {
   constexpr double kTail = 0.025;
-  const judge::ConfirmationDecision decision = judge::DecideConfirmation(
-      measurement, /*k=*/1, /*aa_spread=*/0, judge::AcceptanceRule{});
+  const judge::ConfirmationDecision decision =
+      judge::DecideConfirmation(measurement, /*k=*/1, /*aa_spread=*/0, judge::AcceptanceRule{});
   Speedup speedup;
   speedup.verdict = decision.record;
   if (decision.stats.blocks == 0) return speedup;

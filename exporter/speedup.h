@@ -8,9 +8,9 @@ namespace fettle {
 
 // A measurement as one figure.
 struct Speedup {
-  double ratio = 1;               // Weighted geometric mean over the timed cases.
-  double low = 1, high = 1;       // Two-sided 95 % t interval.
-  VerdictRecord verdict;          // What a first confirmation with these data would say.
+  double ratio = 1;          // Weighted geometric mean over the timed cases.
+  double low = 1, high = 1;  // Two-sided 95 % t interval.
+  VerdictRecord verdict;     // What a first confirmation with these data would say.
 };
 
 Speedup SummarizeSpeedup(const Measurement& measurement);

@@ -104,7 +104,8 @@ void Verifier::CheckChecksums(const std::string& sums_path, const std::string& f
   const std::string* text = Find(sums_path);
   if (text == nullptr) return Problem(sums_path, "missing");
   const auto sums = ParseChecksums(*text);
-  if (!sums.has_value()) return Problem(sums_path, "not lines of a digest and a path, each path once");
+  if (!sums.has_value())
+    return Problem(sums_path, "not lines of a digest and a path, each path once");
   for (const auto& [path, digest] : *sums) {
     const std::string* bytes = Find(folder + path);
     if (bytes == nullptr) {
@@ -184,8 +185,7 @@ void Verifier::CheckEvidenceFiles() {
     if (checked.ok()) {
       proven.push_back(*std::move(checked));
     } else {
-      Problem(fmt::format("evidence/{}.json", variant.id),
-              std::string(checked.status().message()));
+      Problem(fmt::format("evidence/{}.json", variant.id), std::string(checked.status().message()));
     }
   }
   if (!proven.empty() && proven.size() == report_.manifest["variants"].size()) {

@@ -15,14 +15,14 @@ namespace fettle {
 
 // Something wrong with a bundle.
 struct BundleProblem {
-  std::string path;      // The file concerned, relative to the bundle.
+  std::string path;  // The file concerned, relative to the bundle.
   std::string message;
 };
 
 struct BundleReport {
-  std::vector<BundleProblem> problems;        // Empty: the bundle is whole.
-  std::vector<VariantProvenance> variants;    // Those whose evidence could be read.
-  nlohmann::json manifest;                    // Null where it could not be read.
+  std::vector<BundleProblem> problems;      // Empty: the bundle is whole.
+  std::vector<VariantProvenance> variants;  // Those whose evidence could be read.
+  nlohmann::json manifest;                  // Null where it could not be read.
   int files = 0;
   int reruns = 0;
 };
@@ -45,10 +45,10 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
 // What a rerun shows.
 struct RerunOutcome {
   bool passed = false;
-  std::string reason;         // Why not, for a person; empty when passed.
+  std::string reason;  // Why not, for a person; empty when passed.
   double ratio = 0, ratio_low = 0, ratio_high = 0;
   int objects_equal = 0, objects_different = 0;  // Rebuilt code objects against the bundle's.
-  nlohmann::json evidence;    // The document to add to the bundle.
+  nlohmann::json evidence;                       // The document to add to the bundle.
 };
 RerunOutcome JudgeRerun(const VariantProvenance& variant, const UnitResult& result);
 

@@ -152,8 +152,8 @@ LogRatioStats PairedStats(const CaseMeasurement& one) {
   std::vector<double> deviations;
   for (const double value : pairs) deviations.push_back(std::abs(value - stats.mean));
   // 1.4826 makes the median deviation a standard deviation, 1.2533 the median's standard error.
-  stats.standard_error =
-      1.4826 * 1.2533 * Median(std::move(deviations)) / std::sqrt(static_cast<double>(pairs.size()));
+  stats.standard_error = 1.4826 * 1.2533 * Median(std::move(deviations)) /
+                         std::sqrt(static_cast<double>(pairs.size()));
   return stats;
 }
 
@@ -173,8 +173,8 @@ ConfirmationDecision DecideConfirmation(const Measurement& measurement, int k, d
     decision.stats = SummarizeMeasurement(measurement);
     decision.ratio = std::exp(decision.stats.mean);
     decision.lower_bound = std::exp(decision.stats.LowerBound(decision.alpha));
-    decision.threshold = std::exp(std::max(std::log1p(rule.min_gain),
-                                           rule.spread_factor * Spread(measurement, aa_spread)));
+    decision.threshold = std::exp(
+        std::max(std::log1p(rule.min_gain), rule.spread_factor * Spread(measurement, aa_spread)));
     DecideMeasurable(measurement, rule, decision);
   }
   FillEvidence(measurement, k, decision);

@@ -119,7 +119,8 @@ absl::StatusOr<std::vector<RecordedSeries>> ParseNoise(std::string_view csv) {
           "read the noise record: line {}: a pair must hold one launch of A and one of B", number));
     }
     const bool a_first = waiting_copy == 'A';
-    all.back().pairs.emplace_back(a_first ? waiting : microseconds, a_first ? microseconds : waiting);
+    all.back().pairs.emplace_back(a_first ? waiting : microseconds,
+                                  a_first ? microseconds : waiting);
     waiting_copy = 0;
   }
   std::erase_if(all, [](const RecordedSeries& series) { return series.pairs.empty(); });
@@ -154,10 +155,18 @@ Tally Confirm(const std::function<PairSource(std::uint64_t)>& make, int trials, 
     }
     ++tally.trials;
     switch (DecideConfirmation(measurement, k, /*aa_spread=*/0, rule).record.verdict) {
-      case Verdict::kWin: ++tally.wins; break;
-      case Verdict::kAmbiguous: ++tally.ambiguous; break;
-      case Verdict::kUnmeasurable: ++tally.unmeasurable; break;
-      default: ++tally.losses; break;
+      case Verdict::kWin:
+        ++tally.wins;
+        break;
+      case Verdict::kAmbiguous:
+        ++tally.ambiguous;
+        break;
+      case Verdict::kUnmeasurable:
+        ++tally.unmeasurable;
+        break;
+      default:
+        ++tally.losses;
+        break;
     }
   }
   return tally;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Plays the measuring protocol over made-up or recorded timings, to find out how often the acceptance
-// rule errs. Used by tests (a little) and by bench/judge (a lot); decides nothing in the product.
+// Plays the measuring protocol over made-up or recorded timings, to find out how often the
+// acceptance rule errs. Used by tests (a little) and by bench/judge (a lot); decides nothing in the
+// product.
 
 #include <cstdint>
 #include <functional>
@@ -32,13 +33,14 @@ CaseMeasurement TakeBlocks(const PairSource& source, const Protocol& protocol);
 
 // Launch times as they vary on real devices. All sizes are relative to the time.
 struct NoiseModel {
-  double white = 0.01;           // Standard deviation of each launch.
-  double tail_df = 0;            // > 2: that noise is Student's t with so many degrees; 0: normal.
-  double drift = 0.015;          // Deviation of a slow drift common to neighbouring launches ...
-  double drift_launches = 200;   // ... and how many launches it takes to forget.
-  double outlier_rate = 0.01;    // Launches delayed ...
-  double outlier_size = 0.2;     // ... by up to this much.
-  double second_in_pair = 0.005; // How much slower the second launch of a pair is; order is random.
+  double white = 0.01;          // Standard deviation of each launch.
+  double tail_df = 0;           // > 2: that noise is Student's t with so many degrees; 0: normal.
+  double drift = 0.015;         // Deviation of a slow drift common to neighbouring launches ...
+  double drift_launches = 200;  // ... and how many launches it takes to forget.
+  double outlier_rate = 0.01;   // Launches delayed ...
+  double outlier_size = 0.2;    // ... by up to this much.
+  double second_in_pair =
+      0.005;  // How much slower the second launch of a pair is; order is random.
 };
 
 // Pairs of a baseline of time 1 and a candidate faster by exp(log_ratio).
@@ -62,8 +64,8 @@ struct Tally {
   std::int64_t blocks = 0;
 };
 
-// Decides `trials` confirmations, each of `cases` cases and as the job's k-th, from fresh sources made
-// by `make(seed)`.
+// Decides `trials` confirmations, each of `cases` cases and as the job's k-th, from fresh sources
+// made by `make(seed)`.
 Tally Confirm(const std::function<PairSource(std::uint64_t)>& make, int trials, int cases, int k,
               const Protocol& protocol, const AcceptanceRule& rule, std::uint64_t first_seed);
 

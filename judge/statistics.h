@@ -13,8 +13,8 @@ namespace fettle::judge {
 
 // P(T <= t) of Student's t with `df` > 0 degrees of freedom (need not be whole).
 double StudentCdf(double t, double df);
-// The t with P(T > t) = `upper_tail`, 0 < upper_tail < 1. Accurate in relative terms down to tails of
-// 1e-12 and for df from 1 to infinity.
+// The t with P(T > t) = `upper_tail`, 0 < upper_tail < 1. Accurate in relative terms down to tails
+// of 1e-12 and for df from 1 to infinity.
 double StudentUpperQuantile(double upper_tail, double df);
 
 // Mean of log-ratios, its standard error and the degrees of freedom of that error.
@@ -42,18 +42,18 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// Percentile bootstrap interval of the mean, two-sided at `level` (0.95), drawn with `seed`; the same
-// arguments give the same interval everywhere. For display only: over 20 blocks it is too narrow to
-// decide on (docs/acceptance.md). Empty input gives [0, 0].
+// Percentile bootstrap interval of the mean, two-sided at `level` (0.95), drawn with `seed`; the
+// same arguments give the same interval everywhere. For display only: over 20 blocks it is too
+// narrow to decide on (docs/acceptance.md). Empty input gives [0, 0].
 Interval BootstrapInterval(std::span<const double> log_ratios, double level, std::uint64_t seed);
 
 // ln(median a / median b) of every block that was not discarded and holds samples of both sides.
 std::vector<double> BlockLogRatios(std::span<const TimingBlock> blocks);
 
-// How far apart two measurements of one kernel would typically come out, as |ln ratio|: the standard
-// error of side a's odd samples against its even ones, block by block, scaled from halves to whole
-// blocks. It knows nothing of effects of a module's placement, which only a real A/A run shows.
-// 0 with fewer than two kept blocks of at least two samples.
+// How far apart two measurements of one kernel would typically come out, as |ln ratio|: the
+// standard error of side a's odd samples against its even ones, block by block, scaled from halves
+// to whole blocks. It knows nothing of effects of a module's placement, which only a real A/A run
+// shows. 0 with fewer than two kept blocks of at least two samples.
 double AaSpread(std::span<const TimingBlock> blocks);
 
 // Median by value; 0 when empty.

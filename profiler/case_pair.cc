@@ -11,7 +11,7 @@
 namespace fettle {
 namespace {
 
-constexpr std::int64_t kTimingGuardBytes = 4096;   // Small: many slots.
+constexpr std::int64_t kTimingGuardBytes = 4096;  // Small: many slots.
 constexpr int kFewestSlots = 3;
 constexpr int kMostSlots = 512;
 constexpr std::uint8_t kPoison = 0xFF;
@@ -65,8 +65,7 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(Device& device,
     pair->check_bytes_ += tensor.is_null ? 0 : DenseBytes(tensor);
   }
   pair->workspace_ = a.plan.workspace;
-  pair->workspace_.insert(pair->workspace_.end(), b.plan.workspace.begin(),
-                          b.plan.workspace.end());
+  pair->workspace_.insert(pair->workspace_.end(), b.plan.workspace.begin(), b.plan.workspace.end());
   b.plan = ShiftPlan(std::move(b.plan), static_cast<std::int64_t>(a.plan.workspace.size()));
   FETTLE_RETURN_IF_ERROR(pair->MakeSlots(a, b, options));
   return pair;
@@ -75,8 +74,7 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(Device& device,
 absl::Status CasePair::WriteInputs(CaseBuffers& buffers, std::size_t input_set) {
   for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
     if (!IsInput(case_.tensors[i]) || IsEmpty(case_.tensors[i])) continue;
-    FETTLE_RETURN_IF_ERROR(
-        buffers.WriteInput(static_cast<std::int64_t>(i), inputs_[input_set][i]));
+    FETTLE_RETURN_IF_ERROR(buffers.WriteInput(static_cast<std::int64_t>(i), inputs_[input_set][i]));
   }
   return absl::OkStatus();
 }
@@ -110,8 +108,8 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
     if (made == 0 && options.cold) {
       const std::int64_t rotate = (options.rotation_bytes + bytes - 1) / bytes;
       const std::int64_t fit = options.memory_bytes > 0 ? options.memory_bytes / bytes : kMostSlots;
-      wanted = static_cast<int>(std::clamp<std::int64_t>(
-          std::min(rotate, fit), kFewestSlots, kMostSlots));
+      wanted = static_cast<int>(
+          std::clamp<std::int64_t>(std::min(rotate, fit), kFewestSlots, kMostSlots));
     }
     rotated_bytes_ += bytes;
     FETTLE_ASSIGN_OR_RETURN(
@@ -182,8 +180,7 @@ absl::Status CasePair::DigestInputs(const CaseBuffers& buffers, std::size_t inpu
     const BoundTensor& tensor = case_.tensors[i];
     if (!IsInput(tensor) || IsOutput(tensor) || IsEmpty(tensor)) continue;
     FETTLE_ASSIGN_OR_RETURN(
-        digests[i],
-        buffers.DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
+        digests[i], buffers.DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
   }
   return absl::OkStatus();
 }
@@ -194,9 +191,9 @@ absl::Status CasePair::Check(Slot& slot) {
   for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
     if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
     // The same poison lies around the rows of every sample's outputs.
-    FETTLE_ASSIGN_OR_RETURN(digests.emplace_back(),
-                            slot.buffers->DigestMemory(static_cast<std::int64_t>(i), digest_key_,
-                                                       kDigestLimit));
+    FETTLE_ASSIGN_OR_RETURN(
+        digests.emplace_back(),
+        slot.buffers->DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
   }
   std::vector<std::string>& expected = expected_[slot.input_set];
   if (expected.empty()) {

@@ -24,23 +24,23 @@ namespace fettle {
 using CaseInputs = std::vector<std::vector<std::uint8_t>>;
 
 struct PairSide {
-  DeviceModule* module = nullptr;                // Borrowed.
-  std::map<std::string, std::string> symbols;    // Entry -> symbol.
+  DeviceModule* module = nullptr;              // Borrowed.
+  std::map<std::string, std::string> symbols;  // Entry -> symbol.
   BoundPlan plan;
 };
 
 struct CasePairOptions {
-  std::int64_t rotation_bytes = 0;     // All slots together reach this, within the limits below.
-  std::int64_t memory_bytes = 0;       // All slots together stay below this.
-  bool cold = true;                    // False: one slot.
-  std::uint64_t seed = 0;              // Which slots get which inputs, which samples are checked.
+  std::int64_t rotation_bytes = 0;  // All slots together reach this, within the limits below.
+  std::int64_t memory_bytes = 0;    // All slots together stay below this.
+  bool cold = true;                 // False: one slot.
+  std::uint64_t seed = 0;           // Which slots get which inputs, which samples are checked.
 };
 
-// Two kernels over rotated buffer sets. Both sides use the same addresses and bytes. Between samples a
-// slot's outputs are poisoned and its inputs rewritten with one of two input sets, drawn at random, so
-// that an output that is left over, or remembered by address, shows up as wrong. Some samples of side
-// b are checked: outputs bit-equal to the first of that input set (where the contract is
-// deterministic), inputs unchanged, guards intact.
+// Two kernels over rotated buffer sets. Both sides use the same addresses and bytes. Between
+// samples a slot's outputs are poisoned and its inputs rewritten with one of two input sets, drawn
+// at random, so that an output that is left over, or remembered by address, shows up as wrong. Some
+// samples of side b are checked: outputs bit-equal to the first of that input set (where the
+// contract is deterministic), inputs unchanged, guards intact.
 class CasePair final : public TimedPair {
  public:
   // `inputs` holds the case's inputs and a second, different set of the same shapes. `device` must
@@ -85,19 +85,19 @@ class CasePair final : public TimedPair {
   Device& device_;
   BoundCase case_;
   std::array<CaseInputs, 2> inputs_;
-  std::vector<BoundWorkspace> workspace_;            // Of a, then of b.
-  std::array<std::unique_ptr<CaseBuffers>, 2> masters_;   // Null where inputs are not rewritten.
+  std::vector<BoundWorkspace> workspace_;                // Of a, then of b.
+  std::array<std::unique_ptr<CaseBuffers>, 2> masters_;  // Null where inputs are not rewritten.
   std::vector<Slot> slots_;
   std::mt19937_64 random_;
   bool has_inout_ = false;
   std::int64_t rotated_bytes_ = 0;
-  std::int64_t check_bytes_ = 0;                     // Of one checked slot.
+  std::int64_t check_bytes_ = 0;  // Of one checked slot.
 
   std::uint64_t digest_key_ = 0;
   std::array<std::vector<std::string>, 2> input_digests_;  // By input set, then tensor.
   std::array<std::vector<std::string>, 2> expected_;       // Digests of outputs, by input set.
   std::vector<std::vector<std::uint8_t>> sampled_;
-  std::int64_t sampled_from_ = 0;                    // Checked samples of the first set so far.
+  std::int64_t sampled_from_ = 0;  // Checked samples of the first set so far.
   bool outputs_equal_ = true;
   std::optional<std::string> modified_input_, guard_violation_;
   std::int64_t checked_ = 0;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/ceilings.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -14,6 +11,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/digest.h"
 #include "core/json_reader.h"
@@ -22,8 +21,9 @@
 namespace fettle {
 namespace {
 
-constexpr std::int64_t kCopyBytes = std::int64_t{128} << 20;   // Each of source and destination.
-constexpr std::int64_t kCachedBytes = std::int64_t{256} << 10;  // Per thread; fits a second-level cache.
+constexpr std::int64_t kCopyBytes = std::int64_t{128} << 20;  // Each of source and destination.
+constexpr std::int64_t kCachedBytes = std::int64_t{256}
+                                      << 10;  // Per thread; fits a second-level cache.
 constexpr int kPasses = 7;
 constexpr std::chrono::seconds kLimit{20};
 constexpr std::int64_t kDeviceCopyBytes = std::int64_t{1} << 30;
@@ -56,8 +56,9 @@ double Pass(unsigned threads, double bytes, const Body& body) {
 
 struct Mapping {
   explicit Mapping(std::size_t size)
-      : bytes(size), data(static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+      : bytes(size),
+        data(static_cast<char*>(
+            mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
     if (data == MAP_FAILED) data = nullptr;
   }
   ~Mapping() {
@@ -76,10 +77,10 @@ double BestRate(unsigned threads, std::size_t share, int repeats, char* from, ch
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
     best = std::max(best, 2 * Pass(threads, bytes, [&](unsigned t) {
-                      for (int r = 0; r < repeats; ++r) {
-                        std::memcpy(to + t * share, from + t * share, share);
-                      }
-                    }));
+                            for (int r = 0; r < repeats; ++r) {
+                              std::memcpy(to + t * share, from + t * share, share);
+                            }
+                          }));
     best = std::max(best, Pass(threads, bytes, [&](unsigned t) {
                       for (int r = 0; r < repeats; ++r) {
                         sums[t * 8] += ReadAll(

@@ -17,7 +17,7 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds kCalibrationSpin{100'000};
 // Covers the host's time to enqueue a sample, so that the device never waits for it.
 constexpr nanoseconds kLeadSpin{30'000};
-constexpr double kLowestClockFraction = 0.75;   // Below this share of the best clock seen.
+constexpr double kLowestClockFraction = 0.75;  // Below this share of the best clock seen.
 constexpr int kMaxLaunchesPerSample = 2000;
 constexpr int kFewestPairs = 2;
 
@@ -66,7 +66,7 @@ class Timer {
   bool graphs_ = false;
   bool clocks_disagree_ = false;
   double best_clock_mhz_ = 0;
-  double pair_wall_ns_ = 0;             // Of the last block, checks included.
+  double pair_wall_ns_ = 0;  // Of the last block, checks included.
   double device_ns_ = 0;
   std::map<std::pair<std::size_t, int>, std::unique_ptr<DeviceGraph>> captured_;
 };
@@ -209,9 +209,8 @@ absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
 
 // Kept pairs per block so that min_blocks blocks fit into `left`.
 int Timer::PairsFor(nanoseconds left) const {
-  const double per_block =
-      std::min(static_cast<double>(left.count()) / options_.min_blocks,
-               static_cast<double>(options_.block_span.count()));
+  const double per_block = std::min(static_cast<double>(left.count()) / options_.min_blocks,
+                                    static_cast<double>(options_.block_span.count()));
   const double fit = per_block / std::max(pair_wall_ns_, 1.0) - 1;
   return static_cast<int>(std::clamp(fit, double{kFewestPairs},
                                      double(std::max(options_.pairs_per_block, kFewestPairs))));

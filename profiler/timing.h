@@ -42,33 +42,33 @@ class TimedPair {
 struct TimingOptions {
   std::uint64_t order_seed = 0;
   int max_blocks = 40;
-  int pairs_per_block = 10;             // Kept ones; each block takes one more first, discarded.
-  int min_blocks = 20;                  // What `pairs_per_block` is cut for when time is short.
-  // A block of slow kernels holds fewer pairs, so that it lasts about so long: a long sample averages
-  // over what makes short ones differ.
+  int pairs_per_block = 10;  // Kept ones; each block takes one more first, discarded.
+  int min_blocks = 20;       // What `pairs_per_block` is cut for when time is short.
+  // A block of slow kernels holds fewer pairs, so that it lasts about so long: a long sample
+  // averages over what makes short ones differ.
   std::chrono::nanoseconds block_span{50'000'000};
-  std::chrono::nanoseconds warmup{200'000'000};   // Each side, and at least min_warmup_launches.
+  std::chrono::nanoseconds warmup{200'000'000};  // Each side, and at least min_warmup_launches.
   int min_warmup_launches = 10;
   std::chrono::nanoseconds time_cap{20'000'000'000};
   std::chrono::nanoseconds launch_limit{10'000'000'000};
   std::chrono::nanoseconds shortest_sample{200'000};  // Shorter kernels are launched k times.
-  std::chrono::nanoseconds idle{5'000'000};       // Between blocks.
+  std::chrono::nanoseconds idle{5'000'000};           // Between blocks.
   // Asked after each block; true stops.
   std::function<bool(const std::vector<TimingBlock>&)> enough;
 };
 
 struct TimingResult {
-  std::vector<TimingBlock> blocks;      // Samples are nanoseconds per launch.
+  std::vector<TimingBlock> blocks;  // Samples are nanoseconds per launch.
   std::int64_t launches_per_sample = 1;
-  bool graphs = false;                  // The k launches were replayed as one graph, both sides.
+  bool graphs = false;  // The k launches were replayed as one graph, both sides.
   std::int64_t discarded_blocks = 0;
-  double calibration_error = 0;         // |measured / requested - 1| of the calibration spin.
-  double device_ns = 0;                 // Spent in samples, warm-up included.
-  bool capped = false;                  // The time cap ended it before `enough` did.
+  double calibration_error = 0;  // |measured / requested - 1| of the calibration spin.
+  double device_ns = 0;          // Spent in samples, warm-up included.
+  bool capped = false;           // The time cap ended it before `enough` did.
 };
 
-// |measured / requested - 1| of the difference between a 300 us and a 100 us spin, so that what every
-// launch takes beside its work does not count: median of five.
+// |measured / requested - 1| of the difference between a 300 us and a 100 us spin, so that what
+// every launch takes beside its work does not count: median of five.
 absl::StatusOr<double> CalibrationError(Device& device, std::chrono::nanoseconds launch_limit);
 
 // Errors of the device and of `pair`; the first ends the measurement.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/channel.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -190,6 +191,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
     return absl::InvalidArgumentError(
         fmt::format("endpoint {}: TCP needs a token; give --token-file or set FETTLE_TOKEN_FILE",
                     options.endpoint));
+  }
+  // It travels in a header; gRPC ends the process over anything else.
+  if (!std::all_of(options.token.begin(), options.token.end(),
+                   [](char c) { return c > ' ' && c <= '~'; })) {
+    return absl::InvalidArgumentError(
+        "the token may hold printable ASCII characters only, on one line and without spaces; see "
+        "the token file or FETTLE_TOKEN");
   }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);

@@ -7,6 +7,7 @@
 
 #include "core/digest.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "proto/channel.h"
 #include "store/files.h"
 
@@ -141,7 +142,7 @@ absl::StatusOr<std::string> EnsureTokenFile(const std::string& data_dir) {
     tokens.push_back(
         {{"name", RoleName(role)}, {"role", RoleName(role)}, {"sha256", Sha256Hex(token)}});
   }
-  FETTLE_RETURN_IF_ERROR(WriteFileDurably(path, Json{{"tokens", tokens}}.dump(2) + "\n"));
+  FETTLE_RETURN_IF_ERROR(WriteFileDurably(path, Json{{"tokens", tokens}}.dump(2, ' ', false, kReplaceInvalid) + "\n"));
   return path;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/errors.h"
 #include "server/job_events.h"
 #include "server/job_measures.h"
@@ -24,7 +25,7 @@ v1::Job JobToProto(const JobRow& job, const std::map<std::string, std::int64_t>&
   out.set_target(job.target);
   out.set_proposer(job.proposer);
   out.set_state(JobStateToProto(job.state));
-  out.set_message(job.message);
+  out.set_message(ValidUtf8(job.message));
   *out.mutable_budget() = BudgetToProto(job.budget);
   *out.mutable_spent() = BudgetToProto(job.spent);
   out.set_candidate_count(job.candidate_count);
@@ -52,7 +53,7 @@ v1::Candidate CandidateToProto(const CandidateRow& row) {
   if (!row.verdict_json.empty()) {
     out.set_verdict_json(
         WithoutSecrets(nlohmann::json::parse(row.verdict_json, nullptr, /*allow_exceptions=*/false))
-            .dump());
+            .dump(-1, ' ', false, kReplaceInvalid));
   }
   out.set_ratio(row.ratio);
   out.set_source_digest(row.source_digest);

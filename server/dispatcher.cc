@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/worker_hello.h"
 #include "store/candidate_store.h"
 
@@ -336,7 +337,7 @@ void Dispatcher::HandleReturned(WorkerLink* link, const v1::UnitReturned& return
   if (!returned.retryable()) unit.ticket.failures = limits::kMaxUnitAttempts;
   GiveBack(
       unit,
-      fmt::format("worker {} gave it back: {}", worker.view.id, returned.reason().substr(0, 500)),
+      fmt::format("worker {} gave it back: {}", worker.view.id, CutText(returned.reason(), 500)),
       counts || !returned.retryable());
 }
 
@@ -351,7 +352,8 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
   for (auto& [unit_id, unit] : units_) {
     if (unit->holder != link) continue;
     if (unit->state == State::kLeased) {
-      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason), /*counts=*/!drained && !server_stops_);
+      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason),
+               /*counts=*/!drained && !server_stops_);
     } else {
       unit->holder = nullptr;
     }
@@ -494,7 +496,7 @@ void Dispatcher::Lease(Unit& unit, Worker& worker) {
   ticket.unit.id = ticket.row.id;
   ticket.unit.attempt = ticket.row.attempt;
   v1::ServerMessage message;
-  message.mutable_lease()->set_unit_json(ToJson(ticket.unit).dump());
+  message.mutable_lease()->set_unit_json(ToJson(ticket.unit).dump(-1, ' ', false, kReplaceInvalid));
   message.mutable_lease()->set_deadline_ms(ticket.unit.deadline_ms);
   after_commit_.push_back([link = worker.link, message = std::move(message)]() mutable {
     link->Send(std::move(message));

@@ -184,7 +184,7 @@ class Dispatcher {
   std::map<std::pair<std::string, std::string>, std::string> toolchains_;  // (target, model).
                                                                            // Guarded by mutex_.
   bool stopping_ = false;                                                  // Guarded by mutex_.
-  bool server_stops_ = false;  // Of the thread.
+  bool server_stops_ = false;                                              // Of the thread.
   std::thread thread_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/timestamps.h"
 #include "store/job_store.h"
 
@@ -42,7 +43,7 @@ v1::JobEvent StateEvent(const JobRow& job) {
   v1::JobEvent event;
   v1::StateChanged& changed = *event.mutable_state_changed();
   changed.set_state(JobStateToProto(job.state));
-  changed.set_message(job.message);
+  changed.set_message(ValidUtf8(job.message));
   *changed.mutable_spent() = BudgetToProto(job.spent);
   return event;
 }
@@ -50,14 +51,14 @@ v1::JobEvent StateEvent(const JobRow& job) {
 v1::JobEvent StageEvent(const std::string& stage, const std::string& message) {
   v1::JobEvent event;
   event.mutable_stage_started()->set_stage(stage);
-  event.mutable_stage_started()->set_message(message);
+  event.mutable_stage_started()->set_message(ValidUtf8(message));
   return event;
 }
 
 v1::JobEvent NoteEvent(const std::string& code, const std::string& text) {
   v1::JobEvent event;
   event.mutable_note()->set_code(code);
-  event.mutable_note()->set_text(text);
+  event.mutable_note()->set_text(ValidUtf8(text));
   return event;
 }
 

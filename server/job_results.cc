@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/job_events.h"
 #include "server/job_measures.h"
 #include "server/job_run.h"
@@ -30,8 +31,8 @@ v1::JobEvent JudgedEvent(const CandidateRow& row, const VerdictRecord& verdict,
   judged.set_values_json(row.values_json);
   judged.set_verdict(std::string(VerdictName(verdict.verdict)));
   judged.set_stage(std::string(StageName(verdict.stage)));
-  judged.set_reason_code(verdict.reason_code);
-  judged.set_message(verdict.message);
+  judged.set_reason_code(ValidUtf8(verdict.reason_code));
+  judged.set_message(ValidUtf8(verdict.message));
   judged.set_ratio(row.ratio);
   *judged.mutable_spent() = BudgetToProto(spent);
   return event;
@@ -148,7 +149,7 @@ absl::Status JobRun::StoreVerdict(Connection& db, JobRow& job, CandidateRow& row
   row.state = candidate_state::kJudged;
   row.judged_order = job.judged_count;
   row.verdict = std::string(VerdictName(verdict.verdict));
-  row.verdict_json = ToJson(verdict).dump();
+  row.verdict_json = ToJson(verdict).dump(-1, ' ', false, kReplaceInvalid);
   row.ratio = ratio;
   row.judged_ns = now;
   FETTLE_RETURN_IF_ERROR(UpdateCandidate(db, row));
@@ -326,7 +327,7 @@ absl::StatusOr<VariantRow> JobRun::MakeVariant(const Open& open, const UnitEnd& 
     return absl::OkStatus();
   }));
   if (search.has_value()) input.search_result_json = search->result_json;
-  variant.provenance_json = BuildProvenance(input).dump();
+  variant.provenance_json = BuildProvenance(input).dump(-1, ' ', false, kReplaceInvalid);
   return variant;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/digest.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/job_events.h"
 #include "server/job_measures.h"
 #include "server/job_run.h"
@@ -46,7 +47,7 @@ std::string SharedKernelJson(KernelSpec kernel) {
   for (const Tunable& tunable : kernel.tunables) {
     if (!tunable.values.empty()) kernel.values[tunable.name] = tunable.values.front();
   }
-  return ToJson(kernel).dump();
+  return ToJson(kernel).dump(-1, ' ', false, kReplaceInvalid);
 }
 
 }  // namespace
@@ -236,11 +237,11 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
     CandidateRow& row = open.row;
     row.job_id = id_;
     row.digest = open.kernel.digest;
-    row.values_json = nlohmann::json(proposal.values).dump();
+    row.values_json = nlohmann::json(proposal.values).dump(-1, ' ', false, kReplaceInvalid);
     row.parent = proposal.parent;
     row.proposer = std::string(proposer_->name());
-    row.technique = proposal.technique.substr(0, limits::kMaxNameBytes);
-    row.rationale = proposal.rationale.substr(0, limits::kMaxRationaleBytes);
+    row.technique = CutText(proposal.technique, limits::kMaxNameBytes);
+    row.rationale = CutText(proposal.rationale, limits::kMaxRationaleBytes);
     row.stage = job_.stage;
     std::optional<CandidateRow> known;
     FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "exporter/bundle.h"
 #include "exporter/provenance.h"
 #include "server/blob_reactors.h"
@@ -67,7 +68,7 @@ absl::StatusOr<v1::Job> OptimizerService::Describe(const JobRow& row) const {
   v1::Job job = JobToProto(row, verdicts);
   if (!row.terminal()) {
     if (const std::string waiting = parts_.jobs.Waiting(row.id); !waiting.empty()) {
-      job.set_message(waiting);
+      job.set_message(ValidUtf8(waiting));
     }
   }
   return job;
@@ -210,11 +211,11 @@ absl::StatusOr<v1::Candidate> OptimizerService::DescribeCandidate(
     return absl::OkStatus();
   }));
   v1::Candidate out = CandidateToProto(*row);
-  out.set_rationale(row->rationale);
+  out.set_rationale(ValidUtf8(row->rationale));
   if (kernel.has_value()) {
     auto block = nlohmann::json::parse(kernel->json, nullptr, /*allow_exceptions=*/false);
     if (block.is_object()) block["values"] = ParseValues(row->values_json);
-    out.set_kernel_json(block.dump());
+    out.set_kernel_json(block.dump(-1, ' ', false, kReplaceInvalid));
   }
   // The confirmation, where there was one, is the last and the one that decided.
   for (const EvaluationRow& evaluation : evaluations) {
@@ -289,7 +290,7 @@ absl::StatusOr<VariantRow> OptimizerService::Variant(const std::string& id) cons
   if (job.has_value() && !job->terminal()) document = WithoutSecrets(std::move(document));
   document["variant"]["status"] = row->status;  // As of now; the rest is as it was accepted.
   if (!row->status_reason.empty()) document["variant"]["status_reason"] = row->status_reason;
-  row->provenance_json = document.dump();
+  row->provenance_json = document.dump(-1, ' ', false, kReplaceInvalid);
   return *std::move(row);
 }
 

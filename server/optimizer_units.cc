@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/errors.h"
 #include "server/grpc_status.h"
 #include "server/ids.h"
@@ -103,7 +104,7 @@ OptimizerService::Unary* OptimizerService::CheckTask(Context* context,
         FETTLE_ASSIGN_OR_RETURN(const nlohmann::json shown, ShownResult(outcome));
         const auto verdict = shown.find("verdict");
         response->set_passed(verdict == shown.end() || verdict->is_null());
-        response->set_report_json(shown.dump());
+        response->set_report_json(shown.dump(-1, ' ', false, kReplaceInvalid));
         return absl::OkStatus();
       });
 }
@@ -146,7 +147,7 @@ OptimizerService::Unary* OptimizerService::TryKernel(Context* context,
       },
       [response](const UnitEnd& outcome) -> absl::Status {
         FETTLE_ASSIGN_OR_RETURN(const nlohmann::json shown, ShownResult(outcome));
-        response->set_result_json(shown.dump());
+        response->set_result_json(shown.dump(-1, ' ', false, kReplaceInvalid));
         return absl::OkStatus();
       });
 }

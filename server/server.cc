@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/server.h"
 
+#include <charconv>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -88,6 +89,13 @@ absl::Status CheckListen(const ServerOptions& options) {
       return absl::InvalidArgumentError(
           fmt::format("listen {}: write host:port; the unix socket is set apart", endpoint));
     }
+    const std::string port = endpoint.substr(endpoint.rfind(':') + 1);
+    int number = -1;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535) {
+      return absl::InvalidArgumentError(
+          fmt::format("listen {}: the port must be a number from 0 to 65535", endpoint));
+    }
     if (!tls && !IsLoopbackEndpoint(endpoint)) {
       return absl::InvalidArgumentError(fmt::format(
           "listen {}: beyond loopback TLS is needed; give a certificate and a key", endpoint));
@@ -132,7 +140,7 @@ class RunningServer final : public Server {
     if (grpc_ != nullptr) {
       if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
     }
-    jobs_.Stop();     // Threads end; jobs go on at the next start.
+    jobs_.Stop();               // Threads end; jobs go on at the next start.
     dispatcher_.ServerStops();  // Before the workers' sessions end.
     events_.Close();  // Watches and waiting calls end; otherwise gRPC would wait for them.
     hub_.CloseSessions();

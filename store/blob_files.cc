@@ -73,7 +73,8 @@ absl::StatusOr<std::string> BlobFiles::Put(std::string_view bytes) {
                                                   bytes.size(), options_.max_blob_bytes));
   }
   std::string digest = Sha256Hex(bytes);
-  if (Has(digest)) return digest;
+  // One that was damaged is replaced.
+  if (Has(digest) && Get(digest).ok()) return digest;
   struct statvfs disk {};
   if (statvfs(options_.root.c_str(), &disk) == 0) {
     const std::uint64_t left = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/database.h"
 
+#include <sys/stat.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
@@ -125,6 +126,8 @@ absl::StatusOr<Connection> Connection::Open(const std::filesystem::path& path, M
   const int rc = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
   Connection connection(raw);  // Closes `raw` even when the open failed.
   if (rc != SQLITE_OK) return ErrorFrom(raw, rc, "open " + path.string());
+  // It holds secret seeds. SQLite gives its other files the same mode.
+  if (mode == Mode::kReadWrite && path != ":memory:") ::chmod(path.c_str(), 0600);
   sqlite3_busy_timeout(raw, kBusyTimeoutMs);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -133,6 +136,13 @@ absl::StatusOr<Connection> Connection::Open(const std::filesystem::path& path, M
   FETTLE_RETURN_IF_ERROR(connection.Execute("PRAGMA foreign_keys = ON"));
   FETTLE_RETURN_IF_ERROR(connection.RequirePragma("PRAGMA foreign_keys", "1"));
   if (mode == Mode::kReadWrite) {
+    // The first statement that reads the file.
+    if (const absl::Status read = connection.Execute("PRAGMA schema_version"); !read.ok()) {
+      return absl::Status(
+          absl::IsUnknown(read) ? absl::StatusCode::kDataLoss : read.code(),
+          fmt::format("open {}: {}; the file is left as it is: restore a backup beside it",
+                      path.string(), std::string(read.message())));
+    }
     FETTLE_RETURN_IF_ERROR(connection.RequirePragma("PRAGMA journal_mode = WAL",
                                                     path == ":memory:" ? "memory" : "wal"));
     FETTLE_RETURN_IF_ERROR(connection.Execute("PRAGMA synchronous = FULL"));

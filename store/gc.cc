@@ -44,11 +44,11 @@ absl::StatusOr<std::set<std::string>> NeededDigests(const Store& store) {
   std::set<std::string> needed;
   const absl::Status read = store.Read([&](Connection& db) -> absl::Status {
     FETTLE_RETURN_IF_ERROR(AddColumn(db, "SELECT blob FROM tasks", needed));
-    FETTLE_RETURN_IF_ERROR(AddColumn(
-        db,
-        "SELECT b.code_object FROM builds b JOIN evaluations e ON e.unit_id = b.unit_id "
-        "JOIN jobs j ON j.id = e.job_id WHERE j.state IN ('queued', 'running')",
-        needed));
+    FETTLE_RETURN_IF_ERROR(
+        AddColumn(db,
+                  "SELECT b.code_object FROM builds b JOIN evaluations e ON e.unit_id = b.unit_id "
+                  "JOIN jobs j ON j.id = e.job_id WHERE j.state IN ('queued', 'running')",
+                  needed));
     FETTLE_ASSIGN_OR_RETURN(Statement rows, db.Prepare("SELECT provenance_zst FROM variants"));
     while (true) {
       FETTLE_ASSIGN_OR_RETURN(const bool more, rows.Step());

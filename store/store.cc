@@ -92,7 +92,28 @@ absl::Status BackupWith(Connection& db, const std::filesystem::path& data_dir,
 
 }  // namespace
 
+// A folder whose blobs have lost their database must not get a new one: everything in it would be
+// garbage then.
+absl::Status CheckDatabase(const StoreOptions& options) {
+  const std::filesystem::path database = options.data_dir / kDatabase;
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(database, error);
+  if (!error && size > 0) return absl::OkStatus();
+  std::filesystem::recursive_directory_iterator it(options.data_dir / kBlobs, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    if (!it->is_regular_file(error)) continue;
+    return absl::DataLossError(fmt::format(
+        "data folder {} holds blobs but {} fettle.db; restore it from a backup, or move the folder "
+        "{} away to start anew",
+        options.data_dir.string(), size == 0 ? "an empty" : "no", kBlobs));
+  }
+  if (options.create) return absl::OkStatus();
+  return absl::NotFoundError(
+      fmt::format("data folder {}: there is no fettle.db in it", options.data_dir.string()));
+}
+
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(StoreOptions options) {
+  FETTLE_RETURN_IF_ERROR(CheckDatabase(options));
   FETTLE_RETURN_IF_ERROR(MakeFolder(options.data_dir));
   FETTLE_ASSIGN_OR_RETURN(Fd lock, LockFolder(options.data_dir));
   FETTLE_ASSIGN_OR_RETURN(Connection writer, Connection::Open(options.data_dir / kDatabase,

@@ -23,6 +23,7 @@ struct StoreOptions {
   std::filesystem::path data_dir;
   int readers = 2;
   bool check_integrity = true;
+  bool create = true;  // False: kNotFound where there is no database.
   // Called before each transaction is committed, with its number from 1; an error rolls it back.
   // For tests of crashes and full disks.
   std::function<absl::Status(std::int64_t)> before_commit;

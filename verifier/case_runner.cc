@@ -131,7 +131,8 @@ absl::StatusOr<std::optional<std::string>> FindWrittenPadding(const CaseBuffers&
                                  : IsFloat(tensor.dtype)   ? kPaddingNanByte
                                                            : kPaddingByte;
     if (const std::int64_t changed = CountPaddingChanges(tensor, memory, padding); changed > 0) {
-      return std::optional(fmt::format("{}: {} bytes of padding were written", Name(tensor), changed));
+      return std::optional(
+          fmt::format("{}: {} bytes of padding were written", Name(tensor), changed));
     }
   }
   return std::optional<std::string>();
@@ -188,9 +189,9 @@ absl::Status CaseRunner::PrepareBuffers(const RunRequest& request) {
   GuardOptions options;
   options.placement = request.placement;
   options.key = guard_key_;
-  FETTLE_ASSIGN_OR_RETURN(CaseBuffers buffers,
-                          CaseBuffers::Allocate(device_, request.bound_case,
-                                                request.kernel.plan.workspace, options));
+  FETTLE_ASSIGN_OR_RETURN(
+      CaseBuffers buffers,
+      CaseBuffers::Allocate(device_, request.bound_case, request.kernel.plan.workspace, options));
   buffers_ = std::make_unique<CaseBuffers>(std::move(buffers));
   layout_ = layout;
   return absl::OkStatus();
@@ -198,10 +199,9 @@ absl::Status CaseRunner::PrepareBuffers(const RunRequest& request) {
 
 absl::StatusOr<const std::vector<Bytes>*> CaseRunner::PrepareInputs(const RunRequest& request,
                                                                     bool in_place) {
-  const std::string key =
-      fmt::format("{} {:x} {} {} {} {}", request.bound_case.label, request.input_seed,
-                  static_cast<int>(request.inputs), request.flip_tensor, request.flip_element,
-                  layout_);
+  const std::string key = fmt::format("{} {:x} {} {} {} {}", request.bound_case.label,
+                                      request.input_seed, static_cast<int>(request.inputs),
+                                      request.flip_tensor, request.flip_element, layout_);
   if (made_.empty() || made_.front().key != key) {
     const auto found = std::find_if(made_.begin(), made_.end(),
                                     [&key](const MadeInputs& made) { return made.key == key; });
@@ -209,11 +209,11 @@ absl::StatusOr<const std::vector<Bytes>*> CaseRunner::PrepareInputs(const RunReq
       made_.splice(made_.begin(), made_, found);
     } else {
       if (made_.size() >= kMadeInputs) made_.pop_back();
-      FETTLE_ASSIGN_OR_RETURN(
-          std::vector<Bytes> inputs,
-          MakeInputs(request.bound_case,
-                     {request.input_seed, request.inputs, request.flip_tensor, request.flip_element},
-                     request.files));
+      FETTLE_ASSIGN_OR_RETURN(std::vector<Bytes> inputs,
+                              MakeInputs(request.bound_case,
+                                         {request.input_seed, request.inputs, request.flip_tensor,
+                                          request.flip_element},
+                                         request.files));
       made_.push_front({key, std::move(inputs)});
     }
   }
@@ -237,9 +237,9 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
   FETTLE_RETURN_IF_ERROR(PrepareBuffers(request));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<Bytes>* const inputs,
                           PrepareInputs(request, /*in_place=*/buffers_.get() == before));
-  FETTLE_ASSIGN_OR_RETURN(
-      PreparedCall call, PreparedCall::Create(device_, module, request.kernel.symbols,
-                                              request.kernel.plan, *buffers_));
+  FETTLE_ASSIGN_OR_RETURN(PreparedCall call,
+                          PreparedCall::Create(device_, module, request.kernel.symbols,
+                                               request.kernel.plan, *buffers_));
   device_.SetSchedule(request.schedule, request.input_seed);
   result.at_page_end = buffers_->at_page_end();
   const std::chrono::nanoseconds limit = request.launch_limit;
@@ -254,8 +254,7 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
     const auto start = Clock::now();
     FETTLE_RETURN_IF_ERROR(call.Enqueue());
     FETTLE_RETURN_IF_ERROR(device_.Synchronize(limit));
-    result.device_ns +=
-        static_cast<double>(std::chrono::nanoseconds(Clock::now() - start).count());
+    result.device_ns += static_cast<double>(std::chrono::nanoseconds(Clock::now() - start).count());
     FETTLE_ASSIGN_OR_RETURN(std::optional<std::string> padding,
                             FindWrittenPadding(*buffers_, request.output_poison));
     if (padding) result.padding_violation = std::move(padding);

@@ -14,10 +14,10 @@
 
 namespace fettle {
 
-// Carries out RunRequests on one device, inside the runner process: makes inputs, poisons outputs and
-// workspace, calls the kernel, reads everything back and looks for changes that no kernel may make.
-// It never sees expected data. Keeps the last buffers for `reuse_buffers`. Not thread-safe; must not
-// outlive the device.
+// Carries out RunRequests on one device, inside the runner process: makes inputs, poisons outputs
+// and workspace, calls the kernel, reads everything back and looks for changes that no kernel may
+// make. It never sees expected data. Keeps the last buffers for `reuse_buffers`. Not thread-safe;
+// must not outlive the device.
 class CaseRunner {
  public:
   // `guard_key` should be fresh per process.
@@ -45,7 +45,7 @@ class CaseRunner {
     std::vector<std::vector<std::uint8_t>> tensors;
   };
   std::list<MadeInputs> made_;  // The latest first.
-  std::string written_key_;  // The same of what lies in buffers_; empty: unknown.
+  std::string written_key_;     // The same of what lies in buffers_; empty: unknown.
 };
 
 // Rows of inout tensor `index` that the operator may change (Restore::touched...), or nothing when

@@ -14,7 +14,7 @@ namespace fettle {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 15;
-constexpr double kHuge = 1e300;            // Stands for infinity, which JSON lacks.
+constexpr double kHuge = 1e300;  // Stands for infinity, which JSON lacks.
 constexpr std::int64_t kBudgetElements = 1024;
 
 using Size = std::size_t;
@@ -110,10 +110,9 @@ void Fail(Comparison* result, std::string code) {
   const OutputErrors& errors = result->errors;
   result->passed = false;
   result->reason_code = std::move(code);
-  result->message =
-      fmt::format("{}[{}]: expected {:.9g}, got {:.9g}; {} of {} compared elements differ",
-                  errors.output, errors.first_index, errors.expected, errors.actual,
-                  errors.mismatches, errors.compared);
+  result->message = fmt::format(
+      "{}[{}]: expected {:.9g}, got {:.9g}; {} of {} compared elements differ", errors.output,
+      errors.first_index, errors.expected, errors.actual, errors.mismatches, errors.compared);
 }
 
 // The bytes themselves.
@@ -121,17 +120,19 @@ Comparison CompareBits(const BoundTensor& tensor, const ExpectedOutput& expected
                        std::span<const std::uint8_t> dense) {
   Comparison result;
   result.errors.output = tensor.name;
-  const std::int64_t count = expected.rows.empty()
-                                 ? tensor.elements()
-                                 : static_cast<std::int64_t>(expected.rows.size()) * expected.row_elements;
+  const std::int64_t count =
+      expected.rows.empty()
+          ? tensor.elements()
+          : static_cast<std::int64_t>(expected.rows.size()) * expected.row_elements;
   const std::int64_t size = SizeOf(tensor.dtype);
   const bool packed = tensor.dtype == DType::kF4E2M1X2;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = DenseIndex(expected, i);
-    const bool same =
-        packed ? Decode(tensor.dtype, dense.data(), at) == Decode(tensor.dtype, expected.bytes.data(), i)
-               : std::memcmp(dense.data() + at * size, expected.bytes.data() + i * size,
-                             static_cast<Size>(size)) == 0;
+    const bool same = packed
+                          ? Decode(tensor.dtype, dense.data(), at) ==
+                                Decode(tensor.dtype, expected.bytes.data(), i)
+                          : std::memcmp(dense.data() + at * size, expected.bytes.data() + i * size,
+                                        static_cast<Size>(size)) == 0;
     if (same) continue;
     if (result.errors.mismatches++ == 0) {
       result.errors.first_index = at;
@@ -166,15 +167,18 @@ double ElementTolerance::operator()(std::int64_t i) const {
   const auto at = static_cast<Size>(i);
   const double reference = std::fabs(expected_.values[at]);
   switch (kind_) {
-    case BoundTolerance::Kind::kRelative: return atol_ + rtol_ * reference;
+    case BoundTolerance::Kind::kRelative:
+      return atol_ + rtol_ * reference;
     case BoundTolerance::Kind::kAuto: {
-      const double length = expected_.length.empty() ? length_ : std::max(1.0, expected_.length[at]);
+      const double length =
+          expected_.length.empty() ? length_ : std::max(1.0, expected_.length[at]);
       const double magnitude =
           expected_.magnitude.empty() ? reference : std::max(reference, expected_.magnitude[at]);
       return out_ * reference + half_subnormal_ + acc_ * std::sqrt(length) * magnitude +
              inner_ * magnitude;
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -212,19 +216,20 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   const ElementTolerance bound(tolerance, tensor.dtype, expected);
   const bool integers_within = IsInteger(tensor.dtype) && mode == CompareMode::kTolerance &&
                                tolerance.kind == BoundTolerance::Kind::kRelative;
-  const bool exact = mode == CompareMode::kExact || bits ||
-                     tolerance.kind == BoundTolerance::Kind::kExactValues;
+  const bool exact =
+      mode == CompareMode::kExact || bits || tolerance.kind == BoundTolerance::Kind::kExactValues;
   // Integer outputs are exact unless the task gives rtol and atol.
   const DType judged = integers_within ? DType::kF64 : tensor.dtype;
   const Judge judge(judged, bound, expected, exact, /*signed_zero=*/bits && IsFloat(tensor.dtype));
   const auto count = static_cast<std::int64_t>(expected.values.size());
   std::vector<Partial> parts(static_cast<Size>((count + kChunk - 1) / kChunk));
-  ParallelFor(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t p = begin; p < end; ++p) {
-      parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, expected, dense.data(),
-                                                 p * kChunk, std::min(count, (p + 1) * kChunk));
-    }
-  });
+  ParallelFor(
+      static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t p = begin; p < end; ++p) {
+          parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, expected, dense.data(),
+                                                     p * kChunk, std::min(count, (p + 1) * kChunk));
+        }
+      });
   Comparison result;
   Partial total;
   for (const Partial& part : parts) {
@@ -252,9 +257,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   errors.expected = expected.values[static_cast<Size>(total.first)];
   errors.actual = Decode(tensor.dtype, dense.data(), errors.first_index);
   const bool classes = total.class_mismatches > 0;
-  Fail(&result, classes                               ? "class_mismatch"
-                : exact || IsInteger(judged) ? "exact"
-                                             : "tolerance");
+  Fail(&result, classes ? "class_mismatch" : exact || IsInteger(judged) ? "exact" : "tolerance");
   return result;
 }
 
@@ -263,9 +266,9 @@ std::optional<std::string> OverBudget(const BoundTensor& tensor, const Compariso
   if (!IsFloat(tensor.dtype) || candidate.errors.compared < kBudgetElements) return std::nullopt;
   const double u = UnitRoundoff(tensor.dtype);
   const double least = SmallestSubnormal(tensor.dtype);
-  // One sum's error is shared by the whole row in row-wise operators, so that an RMS over few rows says
-  // little: over n independent ones its square varies by sqrt(2 / n) of itself; four times that is
-  // allowed for.
+  // One sum's error is shared by the whole row in row-wise operators, so that an RMS over few rows
+  // says little: over n independent ones its square varies by sqrt(2 / n) of itself; four times
+  // that is allowed for.
   const auto rows = static_cast<double>(
       std::max<std::int64_t>(1, std::min(RowCount(tensor), candidate.errors.compared)));
   const double slack = std::sqrt(1 + 4 * std::sqrt(2 / rows));
@@ -274,8 +277,8 @@ std::optional<std::string> OverBudget(const BoundTensor& tensor, const Compariso
   const double max_limit =
       std::max({4 * baseline.max_error, 4 * u * candidate.max_reference, least});
   if (!(candidate.errors.rms <= rms_limit)) {
-    return fmt::format("{}: RMS error {:.3g} is over the budget {:.3g} (baseline {:.3g})", tensor.name,
-                       candidate.errors.rms, rms_limit, baseline.rms);
+    return fmt::format("{}: RMS error {:.3g} is over the budget {:.3g} (baseline {:.3g})",
+                       tensor.name, candidate.errors.rms, rms_limit, baseline.rms);
   }
   if (!(candidate.max_error <= max_limit)) {
     return fmt::format("{}: largest error {:.3g} is over the budget {:.3g} (baseline {:.3g})",
@@ -306,7 +309,8 @@ std::vector<std::uint8_t> RoundExpected(const BoundTensor& tensor, const Expecte
     if (expected.rows.empty()) return expected.bytes;
     for (Size r = 0; r < expected.rows.size(); ++r) {
       std::memcpy(dense.data() + expected.rows[r] * row,
-                  expected.bytes.data() + static_cast<std::int64_t>(r) * row, static_cast<Size>(row));
+                  expected.bytes.data() + static_cast<std::int64_t>(r) * row,
+                  static_cast<Size>(row));
     }
     return dense;
   }

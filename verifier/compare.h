@@ -18,10 +18,10 @@ namespace fettle {
 struct Comparison {
   OutputErrors errors;
   bool passed = false;
-  std::string reason_code;       // "class_mismatch", "tolerance", "exact"; empty when passed.
-  std::string message;           // "y[12]: expected 1.5, got NaN; 3 of 4096 elements differ".
-  double max_error = 0;          // Largest absolute error over elements finite on both sides.
-  double max_reference = 0;      // Largest |reference|.
+  std::string reason_code;   // "class_mismatch", "tolerance", "exact"; empty when passed.
+  std::string message;       // "y[12]: expected 1.5, got NaN; 3 of 4096 elements differ".
+  double max_error = 0;      // Largest absolute error over elements finite on both sides.
+  double max_reference = 0;  // Largest |reference|.
 };
 
 // Largest error that element `i` of the expected rows may have: FORMAT.md `auto` and {rtol, atol}.
@@ -39,14 +39,14 @@ class ElementTolerance {
 
 // How an output is to be compared.
 enum class CompareMode {
-  kTolerance,   // By its tolerance.
-  kExact,       // Every element is the reference rounded to the dtype (exact-integer probes).
+  kTolerance,  // By its tolerance.
+  kExact,      // Every element is the reference rounded to the dtype (exact-integer probes).
 };
 
 // Compares a candidate's dense bytes with the reference: classes of NaN and infinities first, then
-// the bound, written so that NaN never passes. Where the rounded reference passes the dtype's range,
-// infinity (or NaN in dtypes without one) and the largest value are both right. Every expected
-// element is compared; large outputs by several threads.
+// the bound, written so that NaN never passes. Where the rounded reference passes the dtype's
+// range, infinity (or NaN in dtypes without one) and the largest value are both right. Every
+// expected element is compared; large outputs by several threads.
 Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolerance,
                          const ExpectedOutput& expected, std::span<const std::uint8_t> dense,
                          CompareMode mode = CompareMode::kTolerance);

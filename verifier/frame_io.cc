@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/frame_io.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include "core/status_macros.h"
 
@@ -85,8 +84,8 @@ absl::Status WriteFrame(int fd, const nlohmann::json& json,
   std::memcpy(header, &json_size, 4);
   std::memcpy(header + 4, &byte_count, 8);
   FETTLE_RETURN_IF_ERROR(SendAll(fd, header, deadline));
-  FETTLE_RETURN_IF_ERROR(SendAll(
-      fd, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, deadline));
+  FETTLE_RETURN_IF_ERROR(
+      SendAll(fd, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, deadline));
   for (const auto& part : bytes) FETTLE_RETURN_IF_ERROR(SendAll(fd, part, deadline));
   return absl::OkStatus();
 }

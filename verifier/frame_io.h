@@ -11,8 +11,8 @@
 
 namespace fettle {
 
-// Messages over a stream socket: a JSON object and raw bytes beside it. Header: u32 size of the JSON,
-// u64 size of the bytes, both little-endian.
+// Messages over a stream socket: a JSON object and raw bytes beside it. Header: u32 size of the
+// JSON, u64 size of the bytes, both little-endian.
 struct Frame {
   nlohmann::json json;
   std::vector<std::uint8_t> bytes;
@@ -20,8 +20,8 @@ struct Frame {
 
 using FrameClock = std::chrono::steady_clock;
 
-// Errors: kDeadlineExceeded, kAborted (the other side closed or died), kInvalidArgument (a malformed
-// frame or one over the limits), kInternal (any other socket error).
+// Errors: kDeadlineExceeded, kAborted (the other side closed or died), kInvalidArgument (a
+// malformed frame or one over the limits), kInternal (any other socket error).
 absl::Status WriteFrame(int fd, const nlohmann::json& json,
                         std::span<const std::span<const std::uint8_t>> bytes,
                         FrameClock::time_point deadline);

@@ -32,8 +32,8 @@ std::vector<std::int64_t> Runs(const Fill& fill, std::int64_t count, std::uint64
   std::vector<std::int64_t> values;
   std::int64_t previous = -1;
   for (std::uint64_t run = 0; static_cast<std::int64_t>(values.size()) < count; ++run) {
-    const std::int64_t length = std::max<std::int64_t>(
-        1, fill.list[static_cast<std::size_t>(run % fill.list.size())]);
+    const std::int64_t length =
+        std::max<std::int64_t>(1, fill.list[static_cast<std::size_t>(run % fill.list.size())]);
     auto value = static_cast<std::int64_t>(RandomBelow(span, seed, run));
     if (value == previous) value = static_cast<std::int64_t>((U(value) + 1) % span);
     previous = value;
@@ -45,9 +45,9 @@ std::vector<std::int64_t> Runs(const Fill& fill, std::int64_t count, std::uint64
 
 absl::StatusOr<std::vector<std::int64_t>> Offsets(const Fill& fill, std::int64_t count) {
   if (count != static_cast<std::int64_t>(fill.list.size()) + 1) {
-    return absl::InvalidArgumentError(fmt::format(
-        "offsets of a list of {} entries need {} elements, the argument has {}", fill.list.size(),
-        fill.list.size() + 1, count));
+    return absl::InvalidArgumentError(
+        fmt::format("offsets of a list of {} entries need {} elements, the argument has {}",
+                    fill.list.size(), fill.list.size() + 1, count));
   }
   std::vector<std::int64_t> values{0};
   for (const std::int64_t length : fill.list) {
@@ -67,8 +67,8 @@ absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int
   if (fill.kind == Fill::Kind::kIndexOffsets) return Offsets(fill, count);
   if (fill.kind == Fill::Kind::kList) {
     if (count != static_cast<std::int64_t>(fill.list.size())) {
-      return absl::InvalidArgumentError(fmt::format("the list has {} entries, the argument {}",
-                                                    fill.list.size(), count));
+      return absl::InvalidArgumentError(
+          fmt::format("the list has {} entries, the argument {}", fill.list.size(), count));
     }
     return fill.list;
   }

@@ -54,12 +54,14 @@ absl::Status FillFromFile(const BoundTensor& tensor, const Fill& fill, std::int6
                           std::uint8_t* bytes) {
   const auto found = files.find(fill.file);
   if (found == files.end()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "fill {}: the task has no file '{}'; add it to the task folder", LabelOf(tensor), fill.file));
+    return absl::InvalidArgumentError(
+        fmt::format("fill {}: the task has no file '{}'; add it to the task folder",
+                    LabelOf(tensor), fill.file));
   }
   auto array = ParseNpy(found->second);
   if (!array.ok()) {
-    return absl::InvalidArgumentError(fmt::format("fill {} from '{}': {}", LabelOf(tensor), fill.file,
+    return absl::InvalidArgumentError(fmt::format("fill {} from '{}': {}", LabelOf(tensor),
+                                                  fill.file,
                                                   std::string(array.status().message())));
   }
   FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> from, NpyToDType(*array, tensor.dtype));
@@ -89,11 +91,10 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
     }
     return absl::OkStatus();
   }
-  const ValueSource source(tensor, fill, first == 0 && count == tensor.elements() ? set
-                                                                                    : InputSet::kDeclared,
+  const ValueSource source(tensor, fill,
+                           first == 0 && count == tensor.elements() ? set : InputSet::kDeclared,
                            count, seed);
-  EncodeValues(tensor.dtype, first, count, bytes,
-               [&](std::int64_t i) { return source.Value(i); });
+  EncodeValues(tensor.dtype, first, count, bytes, [&](std::int64_t i) { return source.Value(i); });
   return absl::OkStatus();
 }
 
@@ -101,25 +102,44 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
 
 std::string_view InputSetName(InputSet set) {
   switch (set) {
-    case InputSet::kDeclared: return "declared";
-    case InputSet::kExactIntegers: return "exact_integers";
-    case InputSet::kScaleTiny: return "scale_1e-4";
-    case InputSet::kScaleSmall: return "scale_1e-2";
-    case InputSet::kScaleLarge: return "scale_8";
-    case InputSet::kScaleHuge: return "scale_1e3";
-    case InputSet::kRowScales: return "row_scales";
-    case InputSet::kHeavyTail: return "heavy_tail";
-    case InputSet::kAllEqual: return "all_equal";
-    case InputSet::kAllZero: return "all_zero";
-    case InputSet::kAllNegative: return "all_negative";
-    case InputSet::kSorted: return "sorted";
-    case InputSet::kReversed: return "reversed";
-    case InputSet::kTies: return "ties";
-    case InputSet::kOneHot: return "one_hot";
-    case InputSet::kCheckerboard: return "checkerboard";
-    case InputSet::kLowRank: return "low_rank";
-    case InputSet::kEdgeValues: return "edge_values";
-    case InputSet::kNonFinite: return "nonfinite";
+    case InputSet::kDeclared:
+      return "declared";
+    case InputSet::kExactIntegers:
+      return "exact_integers";
+    case InputSet::kScaleTiny:
+      return "scale_1e-4";
+    case InputSet::kScaleSmall:
+      return "scale_1e-2";
+    case InputSet::kScaleLarge:
+      return "scale_8";
+    case InputSet::kScaleHuge:
+      return "scale_1e3";
+    case InputSet::kRowScales:
+      return "row_scales";
+    case InputSet::kHeavyTail:
+      return "heavy_tail";
+    case InputSet::kAllEqual:
+      return "all_equal";
+    case InputSet::kAllZero:
+      return "all_zero";
+    case InputSet::kAllNegative:
+      return "all_negative";
+    case InputSet::kSorted:
+      return "sorted";
+    case InputSet::kReversed:
+      return "reversed";
+    case InputSet::kTies:
+      return "ties";
+    case InputSet::kOneHot:
+      return "one_hot";
+    case InputSet::kCheckerboard:
+      return "checkerboard";
+    case InputSet::kLowRank:
+      return "low_rank";
+    case InputSet::kEdgeValues:
+      return "edge_values";
+    case InputSet::kNonFinite:
+      return "nonfinite";
   }
   return "unknown";
 }
@@ -162,11 +182,15 @@ absl::StatusOr<std::vector<std::vector<std::uint8_t>>> MakeInputs(
 bool CanFlip(const BoundTensor& tensor) {
   if (tensor.is_null || tensor.role == Role::kOut || tensor.elements() == 0) return false;
   switch (tensor.fill.kind) {
-    case Fill::Kind::kNormal: return tensor.fill.b != 0;
-    case Fill::Kind::kUniform: return tensor.fill.b > tensor.fill.a;
+    case Fill::Kind::kNormal:
+      return tensor.fill.b != 0;
+    case Fill::Kind::kUniform:
+      return tensor.fill.b > tensor.fill.a;
     case Fill::Kind::kIndexUniform:
-    case Fill::Kind::kIndexZipf: return tensor.fill.hi - tensor.fill.lo > 1;
-    default: return false;
+    case Fill::Kind::kIndexZipf:
+      return tensor.fill.hi - tensor.fill.lo > 1;
+    default:
+      return false;
   }
 }
 
@@ -178,8 +202,9 @@ void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std:
   if (IsIndexFill(fill.kind)) {
     const std::int64_t span = fill.hi - fill.lo;
     const std::int64_t old = DecodeInteger(tensor.dtype, bytes, element);
-    EncodeInteger(tensor.dtype, fill.lo + (old - fill.lo + std::max<std::int64_t>(1, span / 2)) % span,
-                  bytes, element);
+    EncodeInteger(tensor.dtype,
+                  fill.lo + (old - fill.lo + std::max<std::int64_t>(1, span / 2)) % span, bytes,
+                  element);
     return;
   }
   const double old = IsFloat(tensor.dtype)

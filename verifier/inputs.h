@@ -25,8 +25,8 @@ struct InputSpec {
 // "declared", "exact_integers", "heavy_tail", ...
 std::string_view InputSetName(InputSet set);
 
-// Dense bytes of every tensor, in case order; empty for pure outputs and null tensors. `files` holds
-// the contents of files that fills name.
+// Dense bytes of every tensor, in case order; empty for pure outputs and null tensors. `files`
+// holds the contents of files that fills name.
 //
 // kInvalidArgument: a file is missing, unreadable or of another size; a fill's list is of another
 // size than its tensor; an empty index range.

@@ -35,8 +35,8 @@ class Tester {
  private:
   // Per output: what is known over all cases.
   struct Seen {
-    bool varies = false;             // Within some case.
-    bool inputs_vary = false;        // Some input is drawn from the seed.
+    bool varies = false;       // Within some case.
+    bool inputs_vary = false;  // Some input is drawn from the seed.
     bool depends_on_seed = false;
     std::int64_t most_elements = 0;
   };
@@ -44,11 +44,11 @@ class Tester {
   struct Tally {
     int tried = 0, rejected = 0;
     bool must_fail = true;
-    std::string passed_in;           // A telling case that accepted it.
+    std::string passed_in;  // A telling case that accepted it.
   };
 
-  absl::StatusOr<std::vector<Bytes>> RightOutputs(const BoundCase& bound_case, const InputSpec& spec,
-                                                  const Expected& expected,
+  absl::StatusOr<std::vector<Bytes>> RightOutputs(const BoundCase& bound_case,
+                                                  const InputSpec& spec, const Expected& expected,
                                                   const std::vector<Bytes>& baseline);
   absl::Status TestOutput(const CaseUnderTest& one, const InputSpec& spec,
                           const std::vector<Bytes>& right, const std::vector<Bytes>& other,
@@ -106,16 +106,17 @@ absl::StatusOr<std::vector<Bytes>> Tester::RightOutputs(const BoundCase& bound_c
   std::vector<Bytes> right = baseline;
   const std::vector<std::int64_t> indices = OutputTensors(bound_case);
   for (const ExpectedOutput& one : expected.outputs) {
-    const auto at = static_cast<std::size_t>(
-        std::find(indices.begin(), indices.end(), one.tensor) - indices.begin());
+    const auto at = static_cast<std::size_t>(std::find(indices.begin(), indices.end(), one.tensor) -
+                                             indices.begin());
     right[at] = RoundExpected(bound_case.tensors[static_cast<std::size_t>(one.tensor)], one);
   }
   FETTLE_ASSIGN_OR_RETURN(const Judgement judgement, judge_.Judge(bound_case, spec, right));
   if (!judgement.passed) {
-    Refuse("reference_rejected", bound_case.label,
-           fmt::format("the reference, rounded to the output's dtype, is rejected on {}: {}; loosen "
-                       "the tolerance or correct the checker", bound_case.Describe(),
-                       judgement.message));
+    Refuse(
+        "reference_rejected", bound_case.label,
+        fmt::format("the reference, rounded to the output's dtype, is rejected on {}: {}; loosen "
+                    "the tolerance or correct the checker",
+                    bound_case.Describe(), judgement.message));
   }
   return right;
 }
@@ -164,7 +165,8 @@ absl::Status Tester::TestOutput(const CaseUnderTest& one, const InputSpec& spec,
   seen.depends_on_seed |= right[position] != other[position];
   seen.inputs_vary |= std::any_of(bound_case.tensors.begin(), bound_case.tensors.end(), CanFlip);
   const auto size = static_cast<std::ptrdiff_t>(SizeOf(tensor.dtype));
-  for (std::ptrdiff_t e = size; e + size <= static_cast<std::ptrdiff_t>(right[position].size()); e += size) {
+  for (std::ptrdiff_t e = size; e + size <= static_cast<std::ptrdiff_t>(right[position].size());
+       e += size) {
     seen.varies |= !std::equal(right[position].begin(), right[position].begin() + size,
                                right[position].begin() + e);
   }
@@ -174,8 +176,8 @@ absl::Status Tester::TestOutput(const CaseUnderTest& one, const InputSpec& spec,
   for (const ExpectedOutput& candidate : all->outputs) {
     if (candidate.tensor == index) expected = candidate;
   }
-  for (Mutation& mutation : MakeMutations(bound_case, expected, right[position], other[position],
-                                          inputs, spec.seed)) {
+  for (Mutation& mutation :
+       MakeMutations(bound_case, expected, right[position], other[position], inputs, spec.seed)) {
     std::vector<Bytes> outputs = right;
     outputs[position] = std::move(mutation.bytes);
     FETTLE_ASSIGN_OR_RETURN(const Judgement judgement, judge_.Judge(bound_case, spec, outputs));
@@ -190,9 +192,12 @@ absl::Status Tester::TestOutput(const CaseUnderTest& one, const InputSpec& spec,
     ++tally.tried;
     tally.rejected += rejected;
     tally.must_fail = mutation.must_fail;
-    if (!rejected && count >= kTelling && tally.passed_in.empty()) tally.passed_in = bound_case.label;
-    mutations_.push_back({{"mutation", mutation.name}, {"output", tensor.name},
-                          {"case", bound_case.label}, {"rejected", rejected}});
+    if (!rejected && count >= kTelling && tally.passed_in.empty())
+      tally.passed_in = bound_case.label;
+    mutations_.push_back({{"mutation", mutation.name},
+                          {"output", tensor.name},
+                          {"case", bound_case.label},
+                          {"rejected", rejected}});
   }
   return absl::OkStatus();
 }
@@ -202,27 +207,30 @@ CheckerTest Tester::Finish(std::size_t cases) {
     const auto& [output, mutation] = name;
     if (tally.passed_in.empty() && tally.rejected > 0) continue;
     const std::string where = tally.passed_in.empty() ? "every case" : "case " + tally.passed_in;
-    const std::string message =
-        fmt::format("the task accepts a wrong {}: '{}' passes in {}; tighten its tolerance, or change "
-                    "the inputs so that the answer shows", output, mutation, where);
+    const std::string message = fmt::format(
+        "the task accepts a wrong {}: '{}' passes in {}; tighten its tolerance, or change "
+        "the inputs so that the answer shows",
+        output, mutation, where);
     if (tally.must_fail) {
       Refuse(mutation + "_passes", tally.passed_in, message);
     } else {
-      findings_.push_back({{"severity", "warning"}, {"code", mutation + "_passes"},
-                           {"message", message}});
+      findings_.push_back(
+          {{"severity", "warning"}, {"code", mutation + "_passes"}, {"message", message}});
     }
   }
   for (const auto& [output, seen] : seen_) {
     if (seen.most_elements == 0) {
       Refuse("output_never_compared", "", fmt::format("output {} is empty in every case", output));
     } else if (seen.inputs_vary && !seen.depends_on_seed) {
-      Refuse("constant_output", "",
-             fmt::format("output {} does not depend on the inputs in any case: a constant would pass",
-                         output));
+      Refuse(
+          "constant_output", "",
+          fmt::format("output {} does not depend on the inputs in any case: a constant would pass",
+                      output));
     } else if (!seen.varies && seen.most_elements >= kTelling) {
       Refuse("constant_output", "",
              fmt::format("all elements of output {} are equal in every case: a constant fill would "
-                         "pass", output));
+                         "pass",
+                         output));
     }
   }
   CheckerTest result;
@@ -247,8 +255,9 @@ absl::StatusOr<CheckerTest> TestChecker(const std::vector<CaseUnderTest>& cases,
   const ReferenceSource& source = reference.source();
   if (const auto file = source.files.find(source.reference.file);
       source.kind == "cxx" && file != source.files.end() && file->second == baseline_source) {
-    tester.Refuse("self_reference", "",
-                  "the reference is the baseline itself; write it independently, in double precision");
+    tester.Refuse(
+        "self_reference", "",
+        "the reference is the baseline itself; write it independently, in double precision");
   }
   constexpr std::int64_t kSmall = 1 << 20;
   std::int64_t limit = kSmall;

@@ -127,7 +127,8 @@ void Maker::Rows() {
     for (std::int64_t r = 1; r < std::min<std::int64_t>(rows_, 64); ++r) {
       double distance = 0;
       for (std::int64_t c = 0; c < row_; ++c) {
-        const double d = std::fabs(Read(tensor_.dtype, right_, c) - Read(tensor_.dtype, right_, r * row_ + c));
+        const double d =
+            std::fabs(Read(tensor_.dtype, right_, c) - Read(tensor_.dtype, right_, r * row_ + c));
         if (std::isfinite(d)) distance += d;
       }
       if (distance > largest) {
@@ -171,9 +172,10 @@ void Maker::Values() {
   const bool fine = tensor_.dtype == DType::kF32 || tensor_.dtype == DType::kF64;
   if (fine && tolerance_.kind == BoundTolerance::Kind::kAuto && !tolerance_.inner) {
     // Low precision may be what the task allows, so this one only warns.
-    AddValues("rounded_to_f16",
-              [this](std::int64_t i) { return RoundTo(DType::kF16, Read(tensor_.dtype, right_, i)); },
-              /*must_fail=*/false);
+    AddValues(
+        "rounded_to_f16",
+        [this](std::int64_t i) { return RoundTo(DType::kF16, Read(tensor_.dtype, right_, i)); },
+        /*must_fail=*/false);
   }
 }
 

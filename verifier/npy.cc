@@ -57,14 +57,19 @@ bool SameRepresentation(const NpyArray& array, DType dtype) {
   switch (dtype) {
     case DType::kF64:
     case DType::kF32:
-    case DType::kF16: return array.kind == 'f';
+    case DType::kF16:
+      return array.kind == 'f';
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:
-    case DType::kI8: return array.kind == 'i';
-    case DType::kU8: return array.kind == 'u';
-    case DType::kBool: return array.kind == 'b';
-    default: return array.kind == 'u' || array.kind == 'V';  // Raw bits.
+    case DType::kI8:
+      return array.kind == 'i';
+    case DType::kU8:
+      return array.kind == 'u';
+    case DType::kBool:
+      return array.kind == 'b';
+    default:
+      return array.kind == 'u' || array.kind == 'V';  // Raw bits.
   }
 }
 
@@ -93,7 +98,8 @@ std::int64_t NpyArray::AsInteger(std::int64_t index) const {
     case 4:
       return is_signed ? Load<std::int32_t>(data, index)
                        : static_cast<std::int64_t>(Load<std::uint32_t>(data, index));
-    default: return Load<std::int64_t>(data, index);
+    default:
+      return Load<std::int64_t>(data, index);
   }
 }
 
@@ -117,9 +123,11 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view text) {
   array.kind = descr[2];
   const auto [rest, error] =
       std::from_chars(descr.data() + 3, descr.data() + descr.size(), array.item_bytes);
-  if (error != std::errc() || *rest != '\'') return Bad("the dtype in the header is not understood");
+  if (error != std::errc() || *rest != '\'')
+    return Bad("the dtype in the header is not understood");
   if (order == '>') return Bad("big-endian data; write it with dtype '<...'");
-  const bool size_ok = array.kind == 'f' ? array.item_bytes == 2 || array.item_bytes == 4 || array.item_bytes == 8
+  const bool size_ok = array.kind == 'f'
+                           ? array.item_bytes == 2 || array.item_bytes == 4 || array.item_bytes == 8
                        : array.kind == 'b' ? array.item_bytes == 1
                                            : array.item_bytes == 1 || array.item_bytes == 2 ||
                                                  array.item_bytes == 4 || array.item_bytes == 8;
@@ -132,7 +140,8 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view text) {
   FETTLE_RETURN_IF_ERROR(ParseShape(After(header, "'shape'"), &array.shape));
   std::int64_t need = 0;
   if (__builtin_mul_overflow(array.elements(), std::int64_t{array.item_bytes}, &need) ||
-      need > static_cast<std::int64_t>(array.data.size())) return Bad("the data are shorter than the shape says");
+      need > static_cast<std::int64_t>(array.data.size()))
+    return Bad("the data are shorter than the shape says");
   array.data = array.data.substr(0, static_cast<std::size_t>(need));
   return array;
 }

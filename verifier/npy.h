@@ -15,13 +15,13 @@ namespace fettle {
 // A parsed NumPy .npy file (versions 1 to 3, little-endian, C order). `data` points into the text
 // that was parsed.
 struct NpyArray {
-  char kind = 'f';               // NumPy's: f, i, u, b, V.
+  char kind = 'f';  // NumPy's: f, i, u, b, V.
   int item_bytes = 4;
   std::vector<std::int64_t> shape;
   std::string_view data;
 
   std::int64_t elements() const;
-  double AsDouble(std::int64_t index) const;        // Kinds f (f2, f4, f8), i, u, b.
+  double AsDouble(std::int64_t index) const;         // Kinds f (f2, f4, f8), i, u, b.
   std::int64_t AsInteger(std::int64_t index) const;  // Kinds i, u, b.
 };
 

@@ -44,8 +44,8 @@ absl::StatusOr<Judgement> OutputJudge::Judge(const BoundCase& bound_case, const 
                                              CompareMode mode) {
   const std::vector<std::int64_t> indices = OutputTensors(bound_case);
   if (outputs.size() != indices.size()) {
-    return absl::InternalError(fmt::format("the runner returned {} outputs of {}", outputs.size(),
-                                           indices.size()));
+    return absl::InternalError(
+        fmt::format("the runner returned {} outputs of {}", outputs.size(), indices.size()));
   }
   FETTLE_ASSIGN_OR_RETURN(const auto expected, reference_.Evaluate(bound_case, spec));
   Judgement judgement;

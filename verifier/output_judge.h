@@ -18,12 +18,12 @@ namespace fettle {
 // All outputs of one call, judged.
 struct Judgement {
   bool passed = false;
-  std::string reason_code, message;        // Of the first output that failed.
-  std::vector<Comparison> outputs;         // In case order; checkers give one per output they judge.
+  std::string reason_code, message;  // Of the first output that failed.
+  std::vector<Comparison> outputs;   // In case order; checkers give one per output they judge.
 };
 
-// Judges outputs by the task's own rules: tolerances against the reference, custom checkers. Borrows
-// the reference. Errors are the reference's.
+// Judges outputs by the task's own rules: tolerances against the reference, custom checkers.
+// Borrows the reference. Errors are the reference's.
 class OutputJudge {
  public:
   explicit OutputJudge(Reference& reference) : reference_(reference) {}

@@ -13,7 +13,8 @@ void ParallelFor(std::int64_t count, std::int64_t least,
                  const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
   const std::int64_t cores = std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, 16);
-  const std::int64_t chunk = std::max(std::max<std::int64_t>(least, 1), (count + 4 * cores - 1) / (4 * cores));
+  const std::int64_t chunk =
+      std::max(std::max<std::int64_t>(least, 1), (count + 4 * cores - 1) / (4 * cores));
   const std::int64_t chunks = (count + chunk - 1) / chunk;
   std::atomic<std::int64_t> next{0};
   const auto work = [&] {

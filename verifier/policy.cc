@@ -17,8 +17,8 @@ using Tokens = std::vector<PolicyToken>;
 using Finding = std::optional<VerdictRecord>;
 
 bool IsKeywordBeforeCall(const PolicyToken& token) {
-  static const std::set<std::string_view> kWords = {"return", "else",   "do",    "case", "co_return",
-                                                    "throw",  "sizeof", "typeof", "and",  "or", "not"};
+  static const std::set<std::string_view> kWords = {
+      "return", "else", "do", "case", "co_return", "throw", "sizeof", "typeof", "and", "or", "not"};
   return kWords.contains(token.text);
 }
 
@@ -29,7 +29,8 @@ bool IsTypeEnd(const PolicyToken& token) {
 
 std::string Unquote(const std::string& text) {
   const std::size_t open = text.find('"'), close = text.rfind('"');
-  return open == std::string::npos || close <= open ? text : text.substr(open + 1, close - open - 1);
+  return open == std::string::npos || close <= open ? text
+                                                    : text.substr(open + 1, close - open - 1);
 }
 
 // Looks through one file.
@@ -78,9 +79,11 @@ Finding Inspector::CheckIncludeName(const std::string& name, int line) const {
   if (among(own_headers_) || among(rules_.allowed_includes) || IsAllowedInclude(name)) {
     return std::nullopt;
   }
-  return Refuse("policy_include", line,
-                fmt::format("include of '{}' is not allowed; allowed are the CUDA and HIP device headers, "
-                            "freestanding C++ headers and the kernel's own files", name));
+  return Refuse(
+      "policy_include", line,
+      fmt::format("include of '{}' is not allowed; allowed are the CUDA and HIP device headers, "
+                  "freestanding C++ headers and the kernel's own files",
+                  name));
 }
 
 // The name in `tokens`: "x" or <x>; anything else is computed.
@@ -101,9 +104,11 @@ Finding Inspector::CheckPragma(const Tokens& tokens, int line) const {
   const std::string first = tokens.empty() ? "" : tokens[0].text;
   const std::string second = tokens.size() < 2 ? "" : tokens[1].text;
   if (IsAllowedPragma(first, second)) return std::nullopt;
-  return Refuse("policy_pragma", line,
-                fmt::format("#pragma {} {} is not allowed; use unroll, once, GCC ivdep, clang loop or "
-                            "diagnostic pragmas", first, second));
+  return Refuse(
+      "policy_pragma", line,
+      fmt::format("#pragma {} {} is not allowed; use unroll, once, GCC ivdep, clang loop or "
+                  "diagnostic pragmas",
+                  first, second));
 }
 
 Finding Inspector::CheckDirective(const PolicyDirective& directive) const {
@@ -210,11 +215,13 @@ bool Inspector::Declares(const std::string& name) const {
     // A function: device code says so before its name, and has a body.
     const std::size_t end = Closing(i + 1);
     std::size_t body = end + 1;
-    while (body < tokens_.size() && (tokens_[body].Is("const") || tokens_[body].Is("noexcept"))) ++body;
+    while (body < tokens_.size() && (tokens_[body].Is("const") || tokens_[body].Is("noexcept")))
+      ++body;
     if (body >= tokens_.size() || !tokens_[body].Is("{")) continue;
     for (std::size_t k = i; k-- > 0 && i - k < 24;) {
       if (tokens_[k].Is(";") || tokens_[k].Is("}")) break;
-      if (tokens_[k].Is("__device__") || tokens_[k].Is("constexpr") || tokens_[k].Is("{")) return true;
+      if (tokens_[k].Is("__device__") || tokens_[k].Is("constexpr") || tokens_[k].Is("{"))
+        return true;
     }
   }
   return false;
@@ -224,18 +231,19 @@ Finding Inspector::CheckHostCall(std::size_t i) const {
   const PolicyToken& token = tokens_[i];
   const PolicyToken* before = i > 0 ? &tokens_[i - 1] : nullptr;
   if (before != nullptr && (before->Is(".") || before->Is("->"))) return std::nullopt;
-  if (before != nullptr && before->Is("::") && i >= 2 &&
-      tokens_[i - 2].kind == Kind::kIdentifier && !tokens_[i - 2].Is("std") &&
-      !IsKeywordBeforeCall(tokens_[i - 2])) {
+  if (before != nullptr && before->Is("::") && i >= 2 && tokens_[i - 2].kind == Kind::kIdentifier &&
+      !tokens_[i - 2].Is("std") && !IsKeywordBeforeCall(tokens_[i - 2])) {
     return std::nullopt;  // A member of something of the source's own.
   }
   const bool called = i + 1 < tokens_.size() && tokens_[i + 1].Is("(");
-  const bool taken = before != nullptr && (before->Is("=") || before->Is("&") || before->Is("(") ||
-                                           before->Is(",") || before->Is("::") || before->Is("return"));
+  const bool taken =
+      before != nullptr && (before->Is("=") || before->Is("&") || before->Is("(") ||
+                            before->Is(",") || before->Is("::") || before->Is("return"));
   if ((!called && !taken) || Declares(token.text)) return std::nullopt;
   return Refuse("policy_host_call", token.line,
                 fmt::format("'{}' is a function of the host; kernels may not call it (a __device__ "
-                            "function of that name would be fine)", token.text));
+                            "function of that name would be fine)",
+                            token.text));
 }
 
 Finding Inspector::CheckToken(std::size_t i) const {
@@ -306,7 +314,8 @@ std::optional<VerdictRecord> CheckPolicy(const KernelSpec& kernel, const PolicyR
     record.verdict = Verdict::kRefused;
     record.stage = Stage::kPolicy;
     record.reason_code = "policy_option";
-    record.message = fmt::format("compiler option '{}' is not on the allow-list of this target", option);
+    record.message =
+        fmt::format("compiler option '{}' is not on the allow-list of this target", option);
     record.evidence = {{"option", option}};
     return record;
   }

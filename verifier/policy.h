@@ -20,13 +20,13 @@ struct PolicyRules {
   std::vector<std::string> allowed_includes;  // Beyond the default list.
 };
 
-// The static policy (DESIGN.md 7 "Refuse before running"): looks at tokens after macro expansion, so
-// that comments, strings and names that merely contain a banned word are free. It keeps honest
+// The static policy (DESIGN.md 7 "Refuse before running"): looks at tokens after macro expansion,
+// so that comments, strings and names that merely contain a banned word are free. It keeps honest
 // mistakes and lazy tricks out; the sandbox is what holds.
 //
 // Returns REFUSED at stage policy with reason policy_include, policy_directive, policy_pragma,
-// policy_asm, policy_attribute, policy_host_code, policy_host_call, policy_builtin, policy_option or
-// policy_too_long, and {"file", "line"} as evidence; nothing when all is well.
+// policy_asm, policy_attribute, policy_host_code, policy_host_call, policy_builtin, policy_option
+// or policy_too_long, and {"file", "line"} as evidence; nothing when all is well.
 std::optional<VerdictRecord> CheckPolicy(const KernelSpec& kernel, const PolicyRules& rules);
 
 // One file of it. `own_headers` are the kernel's further files.

@@ -9,8 +9,9 @@
 namespace fettle {
 
 // The policy's lists.
-bool IsAllowedInclude(std::string_view name);      // "cuda_fp16.h", "hip/hip_runtime.h", "cmath".
-bool IsAllowedPragma(std::string_view first, std::string_view second);  // "unroll", ""; "GCC", "ivdep".
+bool IsAllowedInclude(std::string_view name);  // "cuda_fp16.h", "hip/hip_runtime.h", "cmath".
+bool IsAllowedPragma(std::string_view first,
+                     std::string_view second);  // "unroll", ""; "GCC", "ivdep".
 bool IsAllowedOption(std::string_view option, Vendor vendor);
 bool IsStandardDirective(std::string_view name);
 // Attributes that run code at load time, replace symbols or change compiler flags.

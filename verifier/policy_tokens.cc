@@ -32,7 +32,8 @@ Spliced Splice(std::string_view source) {
     if (source[i] == '\\') {
       // Compilers also take blanks between the backslash and the end of the line.
       std::size_t end = i + 1;
-      while (end < source.size() && (source[end] == ' ' || source[end] == '\t' || source[end] == '\r')) {
+      while (end < source.size() &&
+             (source[end] == ' ' || source[end] == '\t' || source[end] == '\r')) {
         ++end;
       }
       if (end < source.size() && source[end] == '\n') {
@@ -120,8 +121,7 @@ std::size_t Tokenizer::StringEnd(std::size_t quote) const {
 std::size_t Tokenizer::RawStringEnd(std::size_t quote) const {
   const std::size_t open = text_.find('(', quote);
   if (open == std::string_view::npos) return text_.size();
-  const std::string close =
-      ")" + std::string(text_.substr(quote + 1, open - quote - 1)) + "\"";
+  const std::string close = ")" + std::string(text_.substr(quote + 1, open - quote - 1)) + "\"";
   const std::size_t end = text_.find(close, open);
   return end == std::string_view::npos ? text_.size() : end + close.size();
 }
@@ -155,8 +155,8 @@ void Tokenizer::Push(Kind kind, std::size_t end, std::string spelled) {
 Tokens Tokenizer::Run() {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kDigraphs = {
       {{"%:%:", "##"}, {"%:", "#"}, {"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}}};
-  static constexpr std::array<std::string_view, 9> kLong = {"<<<", ">>>", "...", "##", "::",
-                                                            "->",  "<<",  ">>",  "=="};
+  static constexpr std::array<std::string_view, 9> kLong = {
+      "<<<", ">>>", "...", "##", "::", "->", "<<", ">>", "=="};
   while (at_ < text_.size()) {
     if (SkipBlank()) continue;
     const char c = At(at_);
@@ -241,14 +241,16 @@ void Expander::Define(const Tokens& line) {
     for (++at; at < line.size() && !line[at].Is(")"); ++at) {
       if (line[at].Is("...")) {
         macro.variadic = true;
-        if (macro.parameters.empty() || line[at - 1].Is(",")) macro.parameters.emplace_back("__VA_ARGS__");
+        if (macro.parameters.empty() || line[at - 1].Is(","))
+          macro.parameters.emplace_back("__VA_ARGS__");
       } else if (line[at].kind == Kind::kIdentifier) {
         macro.parameters.push_back(line[at].text);
       }
     }
     ++at;
   }
-  if (at < line.size()) macro.body.assign(line.begin() + static_cast<std::ptrdiff_t>(at), line.end());
+  if (at < line.size())
+    macro.body.assign(line.begin() + static_cast<std::ptrdiff_t>(at), line.end());
   macros_[line[0].text].push_back(std::move(macro));
 }
 
@@ -280,7 +282,8 @@ PolicySource Expander::Run(Tokens tokens) {
 }
 
 // The arguments of a call whose "(" is at `*at`; moves past ")". Nothing when it does not end.
-std::optional<std::vector<Tokens>> Expander::Arguments(const Tokens& tokens, std::size_t* at) const {
+std::optional<std::vector<Tokens>> Expander::Arguments(const Tokens& tokens,
+                                                       std::size_t* at) const {
   std::vector<Tokens> arguments(1);
   int depth = 0;
   for (std::size_t i = *at; i < tokens.size(); ++i) {
@@ -412,6 +415,8 @@ Tokens Expander::Expand(const Tokens& tokens, const std::set<std::string>& hidde
 
 std::vector<PolicyToken> TokenizePolicy(std::string_view source) { return Tokenizer(source).Run(); }
 
-PolicySource ExpandPolicy(std::string_view source) { return Expander().Run(TokenizePolicy(source)); }
+PolicySource ExpandPolicy(std::string_view source) {
+  return Expander().Run(TokenizePolicy(source));
+}
 
 }  // namespace fettle

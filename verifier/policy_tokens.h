@@ -12,9 +12,9 @@ namespace fettle {
 struct PolicyToken {
   enum class Kind { kIdentifier, kNumber, kString, kChar, kPunctuator };
   Kind kind = Kind::kPunctuator;
-  std::string text;          // As written; strings with quotes and prefix.
-  int line = 0;              // From 1.
-  bool line_start = false;   // First on its line.
+  std::string text;         // As written; strings with quotes and prefix.
+  int line = 0;             // From 1.
+  bool line_start = false;  // First on its line.
   bool space_before = false;
 
   bool Is(std::string_view other) const { return text == other; }
@@ -22,18 +22,18 @@ struct PolicyToken {
 
 std::vector<PolicyToken> TokenizePolicy(std::string_view source);
 
-// A directive with its tokens, and everything else with macros of the source expanded. Conditions are
-// not evaluated: every branch counts, and a macro defined several times expands to each of its
+// A directive with its tokens, and everything else with macros of the source expanded. Conditions
+// are not evaluated: every branch counts, and a macro defined several times expands to each of its
 // definitions.
 struct PolicyDirective {
-  std::string name;          // "include", "define", "pragma"; "" for a lone #.
+  std::string name;                 // "include", "define", "pragma"; "" for a lone #.
   std::vector<PolicyToken> tokens;  // After the name.
   int line = 0;
 };
 struct PolicySource {
   std::vector<PolicyDirective> directives;
-  std::vector<PolicyToken> tokens;    // Expanded.
-  bool expansion_cut = false;         // Expansion passed its limit and was cut short.
+  std::vector<PolicyToken> tokens;  // Expanded.
+  bool expansion_cut = false;       // Expansion passed its limit and was cut short.
 };
 PolicySource ExpandPolicy(std::string_view source);
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <set>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/bound_json.h"
 #include "core/digest.h"
@@ -97,8 +96,8 @@ std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max
                                      std::uint64_t seed) {
   const std::int64_t rows = RowCount(tensor), row = RowElements(tensor);
   if (tensor.elements() <= max_elements || rows <= 2) return {};
-  const std::int64_t want = std::clamp<std::int64_t>(max_elements / std::max<std::int64_t>(1, row), 2,
-                                                     std::min<std::int64_t>(rows, 65536));
+  const std::int64_t want = std::clamp<std::int64_t>(max_elements / std::max<std::int64_t>(1, row),
+                                                     2, std::min<std::int64_t>(rows, 65536));
   if (want >= rows) return {};
   std::set<std::int64_t> chosen{0, rows - 1};
   const RandomPermutation order(static_cast<std::uint64_t>(rows), seed);
@@ -135,8 +134,8 @@ absl::Status Reference::Build() {
   for (const ReferenceSource::Function& function : functions) {
     std::string& library = built[function.file];
     if (library.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(library, BuildReference(source_.files, function.file, options_.compiler,
-                                                      options_.cache_dir));
+      FETTLE_ASSIGN_OR_RETURN(library, BuildReference(source_.files, function.file,
+                                                      options_.compiler, options_.cache_dir));
     }
     libraries_.push_back(library);
   }
@@ -151,9 +150,9 @@ absl::Status Reference::EnsureProcess() {
   if (source_.kind == "cxx") functions.push_back(source_.reference.function);
   for (const auto& checker : source_.checkers) functions.push_back(checker.function);
   for (std::size_t i = 0; i < libraries_.size(); ++i) {
-    FETTLE_RETURN_IF_ERROR(Call({{"op", "load"}, {"function", functions[i]}},
-                                {AsBytes(libraries_[i])}, nullptr)
-                               .status());
+    FETTLE_RETURN_IF_ERROR(
+        Call({{"op", "load"}, {"function", functions[i]}}, {AsBytes(libraries_[i])}, nullptr)
+            .status());
   }
   return absl::OkStatus();
 }
@@ -176,8 +175,8 @@ absl::StatusOr<json> Reference::Call(const json& request,
           "the task's {} did not return within {} s; make it faster or the case smaller", name,
           options_.call_limit.count()));
     }
-    return absl::FailedPreconditionError(
-        fmt::format("the task's {} crashed: {}; run it under a debugger on this case", name, ending));
+    return absl::FailedPreconditionError(fmt::format(
+        "the task's {} crashed: {}; run it under a debugger on this case", name, ending));
   }
   if (reply->json.contains("error")) {
     return absl::FailedPreconditionError(
@@ -225,8 +224,8 @@ absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundC
     Remember(key, shared);
     return shared;
   }
-  absl::StatusOr<Expected> expected = source_.kind == "npy" ? EvaluateStored(bound_case)
-                                                            : EvaluateCxx(bound_case, spec);
+  absl::StatusOr<Expected> expected =
+      source_.kind == "npy" ? EvaluateStored(bound_case) : EvaluateCxx(bound_case, spec);
   if (!expected.ok()) return expected.status();
   auto shared = std::make_shared<const Expected>(*std::move(expected));
   // Large results cost more to store and check than to compute again.
@@ -246,7 +245,8 @@ void Reference::Remember(const std::string& key, std::shared_ptr<const Expected>
   }
 }
 
-absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case, const InputSpec& spec) {
+absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case,
+                                                const InputSpec& spec) {
   FETTLE_RETURN_IF_ERROR(PrepareCase(bound_case, spec));
   Expected expected;
   json outputs = json::array();
@@ -276,8 +276,8 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case, con
     const auto count = sizes[i].value("values", std::size_t{0});
     const auto raw = sizes[i].value("bytes", std::size_t{0});
     FETTLE_RETURN_IF_ERROR(TakeDoubles(bytes, &at, count, &output.values));
-    FETTLE_RETURN_IF_ERROR(TakeDoubles(bytes, &at, sizes[i].value("magnitude", false) ? count : 0,
-                                       &output.magnitude));
+    FETTLE_RETURN_IF_ERROR(
+        TakeDoubles(bytes, &at, sizes[i].value("magnitude", false) ? count : 0, &output.magnitude));
     FETTLE_RETURN_IF_ERROR(
         TakeDoubles(bytes, &at, sizes[i].value("length", false) ? count : 0, &output.length));
     if (raw > bytes.size() - at) return absl::InternalError("the reference answer is cut short");
@@ -295,8 +295,9 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
     const BoundTensor& tensor = bound_case.tensors[i];
     if (!IsOutput(tensor)) continue;
     if (next >= source_.stored.size()) {
-      return absl::FailedPreconditionError(fmt::format(
-          "the task stores {} reference files, output {} has none", source_.stored.size(), tensor.name));
+      return absl::FailedPreconditionError(
+          fmt::format("the task stores {} reference files, output {} has none",
+                      source_.stored.size(), tensor.name));
     }
     const std::string path =
         StoredOutputPath(source_.stored[next++], bound_case.label, tensor.member);
@@ -311,9 +312,9 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
           fmt::format("{}: {}", path, std::string(array.status().message())));
     }
     if (array->elements() != tensor.elements()) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{} holds {} elements, output {} has {} in case {}", path, array->elements(), tensor.name,
-          tensor.elements(), bound_case.Describe()));
+      return absl::FailedPreconditionError(
+          fmt::format("{} holds {} elements, output {} has {} in case {}", path, array->elements(),
+                      tensor.name, tensor.elements(), bound_case.Describe()));
     }
     ExpectedOutput output;
     output.name = tensor.name;
@@ -347,7 +348,8 @@ absl::StatusOr<CheckerResult> Reference::Check(const BoundCase& bound_case, cons
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
     if (!IsOutput(bound_case.tensors[i])) continue;
     const Bytes& bytes = outputs[next++];
-    if (std::find(judged.begin(), judged.end(), bound_case.tensors[i].name) == judged.end()) continue;
+    if (std::find(judged.begin(), judged.end(), bound_case.tensors[i].name) == judged.end())
+      continue;
     request["outputs"].push_back(i);
     parts.emplace_back(bytes);
   }

@@ -27,8 +27,8 @@ class ReferenceProcess {
  public:
   virtual ~ReferenceProcess() = default;
   virtual int channel() const = 0;
-  // Waits briefly for the end after the channel closed: "SIGSEGV (segmentation fault)", "exit code 1",
-  // "still running".
+  // Waits briefly for the end after the channel closed: "SIGSEGV (segmentation fault)", "exit code
+  // 1", "still running".
   virtual std::string Ending() = 0;
 };
 using StartReference = std::function<absl::StatusOr<std::unique_ptr<ReferenceProcess>>()>;
@@ -41,14 +41,14 @@ StartReference PlainReferenceStarter(std::string program);
 struct ReferenceSource {
   struct Function {
     std::string file, function;
-    std::vector<std::string> outputs;   // Checkers: the outputs it judges.
+    std::vector<std::string> outputs;  // Checkers: the outputs it judges.
   };
   std::string task_digest;
-  std::string kind = "cxx";             // "cxx" or "npy".
+  std::string kind = "cxx";  // "cxx" or "npy".
   Function reference;
   std::vector<Function> checkers;
-  // "npy": one file name per output argument, in signature order; {case} stands for the case's label
-  // with _ for /.
+  // "npy": one file name per output argument, in signature order; {case} stands for the case's
+  // label with _ for /.
   std::vector<std::string> stored;
   std::map<std::string, std::string> files;  // The task's files; sources may include them.
 };
@@ -56,7 +56,7 @@ ReferenceSource ReferenceSourceOf(const Task& task);
 
 struct ReferenceOptions {
   StartReference start;
-  std::string cache_dir;                // Compiled references and results; empty: memory only.
+  std::string cache_dir;  // Compiled references and results; empty: memory only.
   std::string compiler = "g++";
   std::chrono::seconds call_limit{120};
   // Outputs with more elements are sampled by rows, chosen by the input seed.
@@ -68,7 +68,7 @@ struct ReferenceOptions {
 
 // The verdict of a custom checker.
 struct CheckerResult {
-  double worst = 0;                     // NaN: the checker set nothing.
+  double worst = 0;  // NaN: the checker set nothing.
   double mean_square = 0;
   std::int64_t output = -1, element = -1;
   std::string message;
@@ -89,13 +89,15 @@ class Reference {
   // Expected outputs of a case for these inputs. Outputs judged by a checker alone are left out.
   absl::StatusOr<std::shared_ptr<const Expected>> Evaluate(const BoundCase& bound_case,
                                                            const InputSpec& spec);
-  // Runs checker `checker` of the source on a candidate's dense outputs (all outputs of the case, in
-  // case order, as in RunObservation).
+  // Runs checker `checker` of the source on a candidate's dense outputs (all outputs of the case,
+  // in case order, as in RunObservation).
   absl::StatusOr<CheckerResult> Check(const BoundCase& bound_case, const InputSpec& spec,
                                       std::size_t checker,
                                       const std::vector<std::vector<std::uint8_t>>& outputs);
   // `work: {from: reference}`: least bytes and flops of the case.
-  struct WorkFigures { double bytes = 0, flops = 0; };
+  struct WorkFigures {
+    double bytes = 0, flops = 0;
+  };
   absl::StatusOr<WorkFigures> Work(const BoundCase& bound_case, const InputSpec& spec);
 
   const ReferenceSource& source() const { return source_; }
@@ -114,13 +116,13 @@ class Reference {
 
   ReferenceSource source_;
   ReferenceOptions options_;
-  std::vector<std::string> libraries_;        // Shared objects: the reference, then the checkers.
+  std::vector<std::string> libraries_;  // Shared objects: the reference, then the checkers.
   std::unique_ptr<ReferenceProcess> process_;
-  std::string prepared_;                      // Key of the case the process holds.
-  std::string place_;                         // "case checked/2", for messages.
+  std::string prepared_;  // Key of the case the process holds.
+  std::string place_;     // "case checked/2", for messages.
 
   using Entry = std::pair<std::string, std::shared_ptr<const Expected>>;
-  std::list<Entry> recent_;                   // Most recently used first.
+  std::list<Entry> recent_;  // Most recently used first.
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
   std::int64_t cached_bytes_ = 0;
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference_build.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "compiler/child_process.h"
 #include "core/digest.h"
@@ -25,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLogBytes = 700;
-const std::vector<std::string> kFlags = {"-std=c++20", "-O2", "-fPIC", "-shared", "-x", "c++",
-                                         "-ffp-contract=off", "-fvisibility=default", "-w"};
+const std::vector<std::string> kFlags = {
+    "-std=c++20",           "-O2", "-fPIC", "-shared", "-x", "c++", "-ffp-contract=off",
+    "-fvisibility=default", "-w"};
 
 // A folder that is removed at the end.
 class ScratchFolder {
@@ -94,16 +94,17 @@ absl::StatusOr<std::string> BuildReference(const std::map<std::string, std::stri
   }
   const ScratchFolder scratch;
   if (scratch.path().empty()) return absl::InternalError("make a temporary folder for a reference");
-  FETTLE_ASSIGN_OR_RETURN(const ChildResult version, Run({compiler, "-dumpfullversion"}, scratch.path()));
+  FETTLE_ASSIGN_OR_RETURN(const ChildResult version,
+                          Run({compiler, "-dumpfullversion"}, scratch.path()));
   std::string identity = fmt::format("reference 1|{}|{}|{}|{}", compiler, version.output,
                                      fmt::join(kFlags, " "), file);
   for (const auto& [path, text] : files) {
     if (!path.ends_with(".npy")) identity += fmt::format("|{}|{}", path, Sha256Hex(text));
   }
   identity += Sha256Hex(ReferenceHeaderText());
-  const fs::path cached =
-      cache_dir.empty() ? fs::path()
-                        : fs::path(cache_dir) / "reference" / (Sha256Hex(identity) + ".so");
+  const fs::path cached = cache_dir.empty()
+                              ? fs::path()
+                              : fs::path(cache_dir) / "reference" / (Sha256Hex(identity) + ".so");
   if (!cached.empty()) {
     if (auto library = ReadFile(cached); library && !library->empty()) return *std::move(library);
   }
@@ -122,9 +123,9 @@ absl::StatusOr<std::string> BuildReference(const std::map<std::string, std::stri
   argv.push_back("task/" + file);
   FETTLE_ASSIGN_OR_RETURN(const ChildResult compiled, Run(std::move(argv), scratch.path()));
   if (!compiled.ok()) {
-    return absl::FailedPreconditionError(
-        fmt::format("compile the task's {}: {}: {}", file, compiled.Ending(),
-                    compiled.output.substr(0, kLogBytes)));
+    return absl::FailedPreconditionError(fmt::format("compile the task's {}: {}: {}", file,
+                                                     compiled.Ending(),
+                                                     compiled.output.substr(0, kLogBytes)));
   }
   auto library = ReadFile(scratch.path() / "out.so");
   if (!library) return absl::InternalError("the compiler left no reference library");

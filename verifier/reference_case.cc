@@ -83,16 +83,17 @@ absl::StatusOr<ExpectedOutput> ReferenceResultBuffer::Take() {
   const std::int64_t byte_count = StorageBytes(tensor_.dtype, count);
   const std::int64_t may_be_unset = bits_ ? count - (byte_count + 7) / 8 : 0;
   if (unset > may_be_unset) {
-    return absl::InvalidArgumentError(
-        fmt::format("the reference left {} of {} values of output {} unset; fill every row asked for",
-                    unset - may_be_unset, count - may_be_unset, tensor_.name));
+    return absl::InvalidArgumentError(fmt::format(
+        "the reference left {} of {} values of output {} unset; fill every row asked for",
+        unset - may_be_unset, count - may_be_unset, tensor_.name));
   }
   for (std::vector<double>* optional : {&output_.magnitude, &output_.length}) {
     if (std::any_of(optional->begin(), optional->end(), IsUnset)) optional->clear();
   }
   if (bits_) {
     output_.bytes.resize(static_cast<std::size_t>(byte_count));
-    if (byte_count > 0) std::memcpy(output_.bytes.data(), output_.values.data(), output_.bytes.size());
+    if (byte_count > 0)
+      std::memcpy(output_.bytes.data(), output_.values.data(), output_.bytes.size());
     output_.values.clear();
   }
   return std::move(output_);
@@ -123,8 +124,8 @@ void ReferenceCase::Decode(const std::vector<std::vector<std::uint8_t>>& inputs)
     tensors_.push_back(one);
   }
   for (const BoundDim& dim : case_.dims) {
-    dims_.push_back({dim.name.c_str(), static_cast<std::int64_t>(dim.values.size()),
-                     dim.values.data()});
+    dims_.push_back(
+        {dim.name.c_str(), static_cast<std::int64_t>(dim.values.size()), dim.values.data()});
   }
   scalar_values_.reserve(case_.scalars.size());  // Addresses must stay.
   for (const BoundScalar& scalar : case_.scalars) {

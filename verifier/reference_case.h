@@ -20,8 +20,8 @@ namespace fettle {
 class ReferenceResultBuffer {
  public:
   // Every element of the rows; `rows` empty means all rows of the tensor.
-  ReferenceResultBuffer(const BoundTensor& tensor, std::int64_t index, std::vector<std::int64_t> rows,
-                        bool bits, bool magnitude);
+  ReferenceResultBuffer(const BoundTensor& tensor, std::int64_t index,
+                        std::vector<std::int64_t> rows, bool bits, bool magnitude);
   fettle_result Bind();
   // kInvalidArgument when values are left unset.
   absl::StatusOr<ExpectedOutput> Take();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstring>
+#include <thread>
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <cstring>
-#include <thread>
-
-#include <fmt/format.h>
 
 #include "core/status_macros.h"
 #include "verifier/reference.h"

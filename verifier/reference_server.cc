@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference_server.h"
 
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -13,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/bound_json.h"
 #include "core/fettle_reference.h"
@@ -38,7 +37,8 @@ std::span<const std::uint8_t> AsBytes(const std::vector<T>& values) {
 
 std::int64_t Integer(const json& object, const char* key, std::int64_t fallback) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>()
+                                                             : fallback;
 }
 
 // Loads a shared object from memory.
@@ -71,7 +71,8 @@ absl::StatusOr<void*> OpenLibrary(const Bytes& bytes) {
   if (!in_memory) {
     close(fd);
     unlink(path.c_str());
-  }  // Else kept open: a second library under the same descriptor's name would be taken for this one.
+  }  // Else kept open: a second library under the same descriptor's name would be taken for this
+     // one.
   if (library == nullptr) return absl::InvalidArgumentError(message);
   return library;
 }
@@ -110,8 +111,8 @@ void CallReference(fettle_ref ref, std::vector<fettle_result>& results,
       std::vector<fettle_result> mine;
       for (std::size_t i = 0; i < results.size(); ++i) {
         const std::int64_t rows = results[i].row_end - results[i].row_begin;
-        mine.push_back(RowsOf(results[i], row_elements[i], rows * part / parts,
-                              rows * (part + 1) / parts));
+        mine.push_back(
+            RowsOf(results[i], row_elements[i], rows * part / parts, rows * (part + 1) / parts));
       }
       call(mine);
     }
@@ -164,8 +165,8 @@ absl::StatusOr<Reply> Server::Load(const Frame& frame) {
   library.function = dlsym(handle, name.c_str());
   library.work = dlsym(handle, (name + "_work").c_str());
   if (library.function == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
-        "no function '{}'; declare it extern \"C\" with exactly this name", name));
+    return absl::InvalidArgumentError(
+        fmt::format("no function '{}'; declare it extern \"C\" with exactly this name", name));
   }
   libraries_.push_back(library);
   Reply reply;
@@ -189,7 +190,8 @@ absl::StatusOr<Reply> Server::Prepare(const Frame& frame) {
   for (const json& file : frame.json.value("files", json::array())) {
     const auto size = static_cast<std::size_t>(Integer(file, "size", 0));
     if (size > frame.bytes.size() - at) return absl::InvalidArgumentError("files are cut short");
-    files[file.value("path", "")].assign(reinterpret_cast<const char*>(frame.bytes.data()) + at, size);
+    files[file.value("path", "")].assign(reinterpret_cast<const char*>(frame.bytes.data()) + at,
+                                         size);
     at += size;
   }
   FETTLE_ASSIGN_OR_RETURN(case_, ReferenceCase::Create(std::move(bound_case), spec, files));
@@ -247,8 +249,8 @@ absl::StatusOr<Reply> Server::Evaluate(const Frame& frame) {
     results.push_back(buffer.Bind());
     row_elements.push_back(buffer.row_elements());
   }
-  CallReference(case_->ref(), results, row_elements, ShareRows(frame.json.value("outputs", json::array())),
-                library->function);
+  CallReference(case_->ref(), results, row_elements,
+                ShareRows(frame.json.value("outputs", json::array())), library->function);
 
   Reply reply;
   reply.object["outputs"] = json::array();

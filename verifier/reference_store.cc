@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference_store.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/digest.h"
 

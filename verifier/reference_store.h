@@ -9,8 +9,8 @@
 
 namespace fettle {
 
-// Results of references on disk, by key, up to a total size; the oldest are removed first. Losing an
-// entry only costs time, so failures are silent. Safe for several processes.
+// Results of references on disk, by key, up to a total size; the oldest are removed first. Losing
+// an entry only costs time, so failures are silent. Safe for several processes.
 class ReferenceStore {
  public:
   // `cache_dir` empty: stores nothing.

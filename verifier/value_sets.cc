@@ -38,15 +38,19 @@ ValueSource::ValueSource(const BoundTensor& tensor, const Fill& fill, InputSet s
 
 double ValueSource::Draw(std::int64_t element) const {
   switch (kind_) {
-    case Fill::Kind::kConstant: return a_;
-    case Fill::Kind::kNormal: return a_ + b_ * RandomNormal(seed_, U(element));
+    case Fill::Kind::kConstant:
+      return a_;
+    case Fill::Kind::kNormal:
+      return a_ + b_ * RandomNormal(seed_, U(element));
     case Fill::Kind::kUniform:
       if (integer_) {  // Both ends included.
-        const auto span = static_cast<std::uint64_t>(std::max(0.0, std::floor(b_) - std::ceil(a_))) + 1;
+        const auto span =
+            static_cast<std::uint64_t>(std::max(0.0, std::floor(b_) - std::ceil(a_))) + 1;
         return std::ceil(a_) + static_cast<double>(RandomBelow(span, seed_, U(element)));
       }
       return a_ + (b_ - a_) * RandomUnit(seed_, U(element));
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -54,19 +58,25 @@ double ValueSource::Value(std::int64_t element) const {
   const double value = ValueOfSet(element);
   // A range without negative values says that the operator takes none (a variance, a count); one
   // without zero, that it takes no zero either.
-  if (kind_ != Fill::Kind::kUniform || a_ < 0 || integer_ || set_ == InputSet::kDeclared) return value;
+  if (kind_ != Fill::Kind::kUniform || a_ < 0 || integer_ || set_ == InputSet::kDeclared)
+    return value;
   return value == 0 && a_ > 0 ? a_ : std::fabs(value);
 }
 
 double ValueSource::ValueOfSet(std::int64_t element) const {
   switch (set_) {
-    case InputSet::kDeclared: return Draw(element);
+    case InputSet::kDeclared:
+      return Draw(element);
     case InputSet::kExactIntegers:
       return static_cast<double>(RandomBelow(5, seed_, U(element))) - 2;
-    case InputSet::kScaleTiny: return 1e-4 * Draw(element);
-    case InputSet::kScaleSmall: return 1e-2 * Draw(element);
-    case InputSet::kScaleLarge: return 8 * Draw(element);
-    case InputSet::kScaleHuge: return 1e3 * Draw(element);
+    case InputSet::kScaleTiny:
+      return 1e-4 * Draw(element);
+    case InputSet::kScaleSmall:
+      return 1e-2 * Draw(element);
+    case InputSet::kScaleLarge:
+      return 8 * Draw(element);
+    case InputSet::kScaleHuge:
+      return 1e3 * Draw(element);
     case InputSet::kRowScales: {
       const double power = 16 * RandomUnit(seed_ + 1, U(element / row_)) - 8;
       return Draw(element) * std::ldexp(1.0, static_cast<int>(std::floor(power)));
@@ -75,7 +85,8 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
       const bool spike = element == hot_ || RandomBelow(100, seed_ + 2, U(element)) == 0;
       return Draw(element) * (spike ? 100 : 1);
     }
-    case InputSet::kEdgeValues: return Edge(element);
+    case InputSet::kEdgeValues:
+      return Edge(element);
     case InputSet::kNonFinite: {
       if (!nonfinite_ || RandomBelow(64, seed_ + 3, U(element)) != 0) return Draw(element);
       const double choices[3] = {std::numeric_limits<double>::quiet_NaN(),
@@ -83,7 +94,8 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
                                  -std::numeric_limits<double>::infinity()};
       return choices[HasInfinity(dtype_) ? RandomBelow(3, seed_ + 4, U(element)) : 0];
     }
-    default: return Structured(element);
+    default:
+      return Structured(element);
   }
 }
 
@@ -93,17 +105,25 @@ double ValueSource::Structured(std::int64_t element) const {
   const double high = kind_ == Fill::Kind::kUniform ? b_ : a_ + 3 * std::fabs(b_);
   const double along = row_ > 1 ? static_cast<double>(column) / static_cast<double>(row_ - 1) : 0.5;
   switch (set_) {
-    case InputSet::kAllEqual: return Draw(0);
-    case InputSet::kAllZero: return 0;
-    case InputSet::kAllNegative: return -std::fabs(Draw(element));
-    case InputSet::kSorted: return low + (high - low) * along;
-    case InputSet::kReversed: return high - (high - low) * along;
-    case InputSet::kTies: return Draw(element % 3);
+    case InputSet::kAllEqual:
+      return Draw(0);
+    case InputSet::kAllZero:
+      return 0;
+    case InputSet::kAllNegative:
+      return -std::fabs(Draw(element));
+    case InputSet::kSorted:
+      return low + (high - low) * along;
+    case InputSet::kReversed:
+      return high - (high - low) * along;
+    case InputSet::kTies:
+      return Draw(element % 3);
     case InputSet::kOneHot: {
-      const auto hot = static_cast<std::int64_t>(RandomBelow(U(row_), seed_ + 1, U(element / row_)));
+      const auto hot =
+          static_cast<std::int64_t>(RandomBelow(U(row_), seed_ + 1, U(element / row_)));
       return column == hot ? high : 0;
     }
-    case InputSet::kCheckerboard: return (column + element / row_) % 2 == 0 ? high : low;
+    case InputSet::kCheckerboard:
+      return (column + element / row_) % 2 == 0 ? high : low;
     default: {  // kLowRank: an outer product.
       const double across = RandomNormal(seed_ + 5, U(element / row_));
       return a_ + across * RandomNormal(seed_ + 6, U(column)) * (high - low) / 6;
@@ -115,11 +135,16 @@ double ValueSource::Edge(std::int64_t element) const {
   if (RandomBelow(8, seed_ + 3, U(element)) != 0) return Draw(element);
   const double sign = RandomBelow(2, seed_ + 4, U(element)) == 0 ? 1 : -1;
   switch (RandomBelow(5, seed_ + 5, U(element))) {
-    case 0: return sign * 0.0;
-    case 1: return sign * SmallestNormal(dtype_);
-    case 2: return sign * SmallestSubnormal(dtype_);
-    case 3: return sign * (1 + 2 * UnitRoundoff(dtype_));
-    default: return sign * std::sqrt(MaxFinite(dtype_)) / 4;
+    case 0:
+      return sign * 0.0;
+    case 1:
+      return sign * SmallestNormal(dtype_);
+    case 2:
+      return sign * SmallestSubnormal(dtype_);
+    case 3:
+      return sign * (1 + 2 * UnitRoundoff(dtype_));
+    default:
+      return sign * std::sqrt(MaxFinite(dtype_)) / 4;
   }
 }
 

@@ -19,9 +19,9 @@ class ValueSource {
   double Value(std::int64_t element) const;
 
  private:
-  double Draw(std::int64_t element) const;         // By the fill.
+  double Draw(std::int64_t element) const;  // By the fill.
   double ValueOfSet(std::int64_t element) const;
-  double Structured(std::int64_t element) const;   // By the set.
+  double Structured(std::int64_t element) const;  // By the set.
   double Edge(std::int64_t element) const;
 
   DType dtype_;

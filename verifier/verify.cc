@@ -19,10 +19,10 @@ using nlohmann::json;
 
 // The order in which input sets take their turns.
 constexpr std::array kSets = {
-    InputSet::kHeavyTail, InputSet::kScaleHuge,    InputSet::kAllNegative,  InputSet::kRowScales,
-    InputSet::kTies,      InputSet::kScaleTiny,    InputSet::kOneHot,       InputSet::kSorted,
-    InputSet::kAllEqual,  InputSet::kNonFinite,    InputSet::kCheckerboard, InputSet::kScaleLarge,
-    InputSet::kReversed,  InputSet::kScaleSmall,   InputSet::kLowRank,      InputSet::kEdgeValues,
+    InputSet::kHeavyTail, InputSet::kScaleHuge,  InputSet::kAllNegative,  InputSet::kRowScales,
+    InputSet::kTies,      InputSet::kScaleTiny,  InputSet::kOneHot,       InputSet::kSorted,
+    InputSet::kAllEqual,  InputSet::kNonFinite,  InputSet::kCheckerboard, InputSet::kScaleLarge,
+    InputSet::kReversed,  InputSet::kScaleSmall, InputSet::kLowRank,      InputSet::kEdgeValues,
     InputSet::kAllZero};
 
 bool AnyNonFinite(const BoundCase& bound_case) {
@@ -37,15 +37,15 @@ bool AnyDrawnFloat(const BoundCase& bound_case) {
   return std::any_of(
       bound_case.tensors.begin(), bound_case.tensors.end(), [](const BoundTensor& tensor) {
         return tensor.role != Role::kOut && IsFloat(tensor.dtype) && tensor.elements() > 0 &&
-               (tensor.fill.kind == Fill::Kind::kNormal || tensor.fill.kind == Fill::Kind::kUniform);
+               (tensor.fill.kind == Fill::Kind::kNormal ||
+                tensor.fill.kind == Fill::Kind::kUniform);
       });
 }
 
 bool PermitsMisalignment(const BoundCase& bound_case) {
-  return std::any_of(bound_case.tensors.begin(), bound_case.tensors.end(),
-                     [](const BoundTensor& tensor) {
-                       return tensor.align_bytes > 0 && tensor.align_bytes < 256;
-                     });
+  return std::any_of(
+      bound_case.tensors.begin(), bound_case.tensors.end(),
+      [](const BoundTensor& tensor) { return tensor.align_bytes > 0 && tensor.align_bytes < 256; });
 }
 
 }  // namespace
@@ -85,7 +85,8 @@ Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* obser
                        message};
       case absl::StatusCode::kDeadlineExceeded:
         return Failure{Verdict::kTimeout, "launch_deadline", message};
-      default: return result.status();
+      default:
+        return result.status();
     }
   }
   *observation = *std::move(result);
@@ -94,9 +95,9 @@ Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* obser
                    "memory outside the buffers was written: " + *observation->guard_violation};
   }
   if (observation->modified_input) {
-    return Failure{Verdict::kIncorrect, "input_modified",
-                   fmt::format("the kernel changed {}, which it may only read",
-                               *observation->modified_input)};
+    return Failure{
+        Verdict::kIncorrect, "input_modified",
+        fmt::format("the kernel changed {}, which it may only read", *observation->modified_input)};
   }
   if (observation->padding_violation) {
     return Failure{Verdict::kIncorrect, "padding_written", *observation->padding_violation};
@@ -113,8 +114,10 @@ Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode m
     judgement->passed = true;
     return std::optional<Failure>();
   }
-  const InputSpec spec{request.input_seed, request.inputs, request.flip_tensor, request.flip_element};
-  FETTLE_ASSIGN_OR_RETURN(*judgement, judge_.Judge(request.bound_case, spec, observation->outputs, mode));
+  const InputSpec spec{request.input_seed, request.inputs, request.flip_tensor,
+                       request.flip_element};
+  FETTLE_ASSIGN_OR_RETURN(*judgement,
+                          judge_.Judge(request.bound_case, spec, observation->outputs, mode));
   if (judgement->passed) return std::optional<Failure>();
   return Failure{Verdict::kIncorrect, judgement->reason_code, judgement->message};
 }
@@ -129,9 +132,10 @@ absl::StatusOr<std::optional<Judgement>> Verifier::Baseline(const CaseUnderTest&
   Judgement judgement;
   FETTLE_ASSIGN_OR_RETURN(
       const std::optional<Failure> failure,
-      RunAndJudge(request, spec.set == InputSet::kExactIntegers ? CompareMode::kExact
-                                                                : CompareMode::kTolerance,
-                  &observation, &judgement));
+      RunAndJudge(
+          request,
+          spec.set == InputSet::kExactIntegers ? CompareMode::kExact : CompareMode::kTolerance,
+          &observation, &judgement));
   if (!failure) return judgement;
   if (failure->verdict != Verdict::kIncorrect) {
     return absl::FailedPreconditionError(
@@ -162,9 +166,9 @@ Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec
   if (const auto survived = FindSurvivingPoison(one.bound_case, a.outputs, b.outputs)) {
     return Failure{Verdict::kIncorrect, "poison_survived", *survived};
   }
-  FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
-                          judge_.Judge(one.bound_case, spec, a.outputs));
-  for (const Comparison& comparison : judgement.outputs) report->outputs.push_back(comparison.errors);
+  FETTLE_ASSIGN_OR_RETURN(const Judgement judgement, judge_.Judge(one.bound_case, spec, a.outputs));
+  for (const Comparison& comparison : judgement.outputs)
+    report->outputs.push_back(comparison.errors);
   report->checks.emplace_back("bound");
   if (!judgement.passed) {
     return Failure{Verdict::kIncorrect, judgement.reason_code, judgement.message};
@@ -186,7 +190,8 @@ Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec
       if (over > 0) {
         return Failure{Verdict::kIncorrect, "spread",
                        fmt::format("{} elements differ between launches by more than half of their "
-                                   "tolerance", over)};
+                                   "tolerance",
+                                   over)};
       }
     }
   }
@@ -209,9 +214,8 @@ Verifier::Outcome Verifier::Budget(const CaseUnderTest& one, const InputSpec& sp
       return one.bound_case.tensors[static_cast<std::size_t>(index)].name == ours.errors.output;
     });
     if (tensor == outputs.end()) continue;  // A checker over several outputs.
-    const auto over =
-        OverBudget(one.bound_case.tensors[static_cast<std::size_t>(*tensor)], ours,
-                   {theirs.errors.rms, theirs.max_error});
+    const auto over = OverBudget(one.bound_case.tensors[static_cast<std::size_t>(*tensor)], ours,
+                                 {theirs.errors.rms, theirs.max_error});
     if (over) return Failure{Verdict::kIncorrect, "error_budget", *over};
   }
   return std::optional<Failure>();
@@ -314,7 +318,8 @@ Verifier::Outcome Verifier::ExactIntegers(const CaseUnderTest& one, std::size_t 
   if (one.baseline) {
     FETTLE_ASSIGN_OR_RETURN(const std::optional<Judgement> baseline, Baseline(one, spec));
     if (!baseline) {
-      warnings_.push_back("the baseline is not exact on small integers, so that probe was left out");
+      warnings_.push_back(
+          "the baseline is not exact on small integers, so that probe was left out");
       return std::optional<Failure>();
     }
   }
@@ -378,8 +383,9 @@ Verifier::Outcome Verifier::RotatedOrder(const std::vector<CaseUnderTest>& cases
     FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, &observation));
     if (failure) return failure;
     if (observation.output_digests != passes[i].digests) {
-      FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
-                              judge_.Judge(cases[i].bound_case, passes[i].spec, observation.outputs));
+      FETTLE_ASSIGN_OR_RETURN(
+          const Judgement judgement,
+          judge_.Judge(cases[i].bound_case, passes[i].spec, observation.outputs));
       if (cases[i].bound_case.deterministic || !judgement.passed) {
         return Failure{Verdict::kIncorrect, "order_dependent",
                        "the case gave another result after other cases had run"};
@@ -451,7 +457,8 @@ VerdictRecord Verifier::Record(const Failure& failure, const BoundCase& bound_ca
   }
   const std::string found = FailureClass(bound_case, passing);
   record.case_label = "held_out";
-  record.message = fmt::format("a held-out case failed ({}); its class: {}", failure.reason_code, found);
+  record.message =
+      fmt::format("a held-out case failed ({}); its class: {}", failure.reason_code, found);
   record.evidence = {{"class", found}};
   return record;
 }
@@ -476,8 +483,10 @@ absl::Status Verifier::CheckMode(const std::vector<CaseUnderTest>& cases, const 
             fmt::format("{}: {} ({}:{})", label, finding.message, finding.file, finding.line));
         continue;
       }
-      findings.push_back({{"kind", finding.kind}, {"message", finding.message},
-                          {"file", finding.file}, {"line", finding.line}});
+      findings.push_back({{"kind", finding.kind},
+                          {"message", finding.message},
+                          {"file", finding.file},
+                          {"line", finding.line}});
     }
     if (!findings.empty()) {
       const json& first = findings[0];
@@ -506,7 +515,8 @@ void Scrub(CaseReport* report) {
     errors.first_index = -1;
     errors.expected = errors.actual = 0;
   }
-  std::erase_if(report->checks, [](const std::string& check) { return check == "other_addresses"; });
+  std::erase_if(report->checks,
+                [](const std::string& check) { return check == "other_addresses"; });
 }
 
 }  // namespace fettle

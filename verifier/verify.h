@@ -24,7 +24,7 @@ namespace fettle {
 // One case with the kernels to run on it; modules are loaded in the session that Verify is given.
 struct CaseUnderTest {
   BoundCase bound_case;
-  bool supported = true;                  // False: outside `requires`; reported, not run.
+  bool supported = true;  // False: outside `requires`; reported, not run.
   RunnableKernel kernel;
   // The trusted baseline, for the error budget and to tell which input sets an honest kernel can
   // meet. Without it both are left out.
@@ -32,12 +32,12 @@ struct CaseUnderTest {
 };
 
 struct VerifyOptions {
-  std::uint64_t seed = 0;                 // Everything random below comes from it.
-  int input_sets_per_case = 3;            // Beside the declared fills; on cases that are not large.
+  std::uint64_t seed = 0;       // Everything random below comes from it.
+  int input_sets_per_case = 3;  // Beside the declared fills; on cases that are not large.
   std::int64_t large_elements = std::int64_t{1} << 22;  // Of all tensors together.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
-  std::map<std::string, std::string> files;             // The task's, for fills.
-  std::function<void(std::string)> progress;            // "verifying checked/2"; may be empty.
+  std::map<std::string, std::string> files;   // The task's, for fills.
+  std::function<void(std::string)> progress;  // "verifying checked/2"; may be empty.
   std::stop_token stop;
 };
 
@@ -48,8 +48,7 @@ struct VerifyOptions {
 class Verifier {
  public:
   // Both must outlive this object.
-  Verifier(RunnerSession& session, Reference& reference)
-      : session_(session), judge_(reference) {}
+  Verifier(RunnerSession& session, Reference& reference) : session_(session), judge_(reference) {}
 
   // The candidate's failure is in the report: INCORRECT, LAUNCH_ERROR, CRASHED or TIMEOUT with a
   // stable reason code. After CRASHED and TIMEOUT the session is dead. Held-out cases appear as
@@ -61,8 +60,8 @@ class Verifier {
                                             const VerifyOptions& options);
 
   // Runs the cases on a check build (cpu, instrumented) in this object's session and adds what it
-  // found to `report`: findings that are errors, or a wrong output, fail it with reason "check_mode".
-  // Does nothing when the report has failed already. `label`: "warp 32", "wave 64".
+  // found to `report`: findings that are errors, or a wrong output, fail it with reason
+  // "check_mode". Does nothing when the report has failed already. `label`: "warp 32", "wave 64".
   absl::Status CheckMode(const std::vector<CaseUnderTest>& cases, const std::string& label,
                          const VerifyOptions& options, VerificationReport* report);
 
@@ -92,14 +91,15 @@ class Verifier {
   Outcome RotatedOrder(const std::vector<CaseUnderTest>& cases, const std::vector<Pass>& passes,
                        std::vector<CaseReport>* reports, std::size_t* failed_case);
 
-  // One call: device errors become failures, as do changed inputs, guards and padding. `*observation`
-  // is set when nothing failed.
+  // One call: device errors become failures, as do changed inputs, guards and padding.
+  // `*observation` is set when nothing failed.
   Outcome Run(const RunRequest& request, RunObservation* observation);
   // Run, and judge its outputs.
   Outcome RunAndJudge(const RunRequest& request, CompareMode mode, RunObservation* observation,
                       Judgement* judgement);
   // The baseline's judgement on these inputs; nothing when it has none or fails.
-  absl::StatusOr<std::optional<Judgement>> Baseline(const CaseUnderTest& one, const InputSpec& spec);
+  absl::StatusOr<std::optional<Judgement>> Baseline(const CaseUnderTest& one,
+                                                    const InputSpec& spec);
   RunRequest Request(const CaseUnderTest& one, const InputSpec& spec) const;
   bool IsLarge(const BoundCase& bound_case) const;
   VerdictRecord Record(const Failure& failure, const BoundCase& bound_case,

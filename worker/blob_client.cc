@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/blob_client.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +10,7 @@
 #include <fmt/format.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <unistd.h>
 
 #include "core/digest.h"
 #include "core/status_macros.h"
@@ -178,8 +177,8 @@ absl::Status BlobClient::Send(std::string_view digest, std::stop_token stop) {
   writer->WritesDone();
   FETTLE_RETURN_IF_ERROR(FromGrpcStatus(writer->Finish(), "the server"));
   if (response.digest() != digest) {
-    return absl::DataLossError(fmt::format("the server stored blob {} as {}", digest,
-                                           response.digest()));
+    return absl::DataLossError(
+        fmt::format("the server stored blob {} as {}", digest, response.digest()));
   }
   return absl::OkStatus();
 }

@@ -45,8 +45,8 @@ class BlobClient {
   BlobClient(std::shared_ptr<grpc::Channel> channel, BlobStore& local);
   ~BlobClient();
 
-  // From the folder, else from the server; the bytes match the digest. Waits while the server is away,
-  // up to a minute.
+  // From the folder, else from the server; the bytes match the digest. Waits while the server is
+  // away, up to a minute.
   absl::StatusOr<std::string> Get(std::string_view digest, std::stop_token stop);
   // Sends those of `digests` that the server lacks. kUnavailable: try again when it is back.
   absl::Status Upload(const std::vector<std::string>& digests, std::stop_token stop);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/channel.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -34,8 +33,8 @@ absl::Status WaitReady(int socket, short events, Time deadline, const WaitCheck&
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
-    const auto slice = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0),
-                                                             kSlice);
+    const auto slice =
+        std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), kSlice);
     pollfd entry{socket, events, 0};
     const int ready = poll(&entry, 1, static_cast<int>(slice.count()));
     if (ready > 0) return absl::OkStatus();
@@ -151,8 +150,8 @@ absl::Status ReadBulk(int fd, std::int64_t offset, std::span<std::uint8_t> to) {
     if (count > 0) {
       done += static_cast<std::size_t>(count);
     } else if (count == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("memory file ends before byte {}", offset + static_cast<std::int64_t>(to.size())));
+      return absl::InvalidArgumentError(fmt::format("memory file ends before byte {}",
+                                                    offset + static_cast<std::int64_t>(to.size())));
     } else if (errno != EINTR) {
       return absl::InternalError(ErrnoText("read memory file"));
     }
@@ -177,8 +176,7 @@ absl::Status WriteBulk(int fd, std::int64_t offset, std::span<const std::uint8_t
 }
 
 absl::Status SendMessage(int socket, const nlohmann::json& header, int bulk, Time deadline) {
-  const std::string text =
-      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (text.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
         fmt::format("message of {} bytes exceeds the channel's {}", text.size(), kMaxHeaderBytes));

@@ -3,11 +3,9 @@
 
 // Messages between the worker and its runner over a socket pair: a JSON header and bulk bytes.
 //
-// Bulk bytes travel in a memory file that the worker makes, sizes and seals, so a hostile runner can
-// neither send descriptors nor shrink what the worker reads. A request carries its bytes in; for the
-// answer the worker leaves room (`answer_bytes`), which the runner fills.
-
-#include <sys/types.h>
+// Bulk bytes travel in a memory file that the worker makes, sizes and seals, so a hostile runner
+// can neither send descriptors nor shrink what the worker reads. A request carries its bytes in;
+// for the answer the worker leaves room (`answer_bytes`), which the runner fills.
 
 #include <chrono>
 #include <cstddef>
@@ -20,6 +18,7 @@
 
 #include <absl/status/statusor.h>
 #include <nlohmann/json.hpp>
+#include <sys/types.h>
 
 namespace fettle {
 

@@ -38,8 +38,8 @@ void HeldUnits::Lease(WorkUnit unit) {
   Sweep();
   const auto [found, fresh] = units_.try_emplace(key);
   if (!fresh) return;
-  found->second.thread = std::thread(
-      [this, key, unit = std::move(unit), stop = found->second.stop.get_token()] {
+  found->second.thread =
+      std::thread([this, key, unit = std::move(unit), stop = found->second.stop.get_token()] {
         Finish(key, work_(unit, stop));
       });
 }

@@ -19,12 +19,12 @@
 
 namespace fettle {
 
-using UnitKey = std::pair<std::string, int>;   // Unit id, attempt.
-std::string UnitKeyText(const UnitKey& key);   // "unit:attempt"
+using UnitKey = std::pair<std::string, int>;  // Unit id, attempt.
+std::string UnitKeyText(const UnitKey& key);  // "unit:attempt"
 
 // How a unit ended: a result with the blobs it refers to, or the reason it is given back.
 struct UnitOutcome {
-  std::string result_json;           // Empty: returned.
+  std::string result_json;  // Empty: returned.
   std::vector<std::string> blobs;
   std::string reason;
   bool retryable = true;
@@ -59,7 +59,7 @@ class HeldUnits {
   // Puts an outcome back that could not be sent.
   void Unsend(const UnitKey& key);
 
-  std::vector<std::string> Keys() const;         // "unit:attempt", running or unacknowledged.
+  std::vector<std::string> Keys() const;  // "unit:attempt", running or unacknowledged.
   // Waits until nothing is held or `limit` passes; whether nothing is held.
   bool WaitEmpty(std::chrono::milliseconds limit);
 
@@ -69,16 +69,16 @@ class HeldUnits {
     std::optional<UnitOutcome> outcome;
     bool sent = false;
     bool running = true;
-    bool dropped = false;            // Acknowledged or returned; only the thread is left.
+    bool dropped = false;  // Acknowledged or returned; only the thread is left.
     std::thread thread;
   };
   void Finish(const UnitKey& key, UnitOutcome outcome);
-  void Sweep();                      // Joins ended threads; the caller holds mutex_.
+  void Sweep();  // Joins ended threads; the caller holds mutex_.
 
   Work work_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<UnitKey, Entry> units_;   // Guarded by mutex_.
+  std::map<UnitKey, Entry> units_;  // Guarded by mutex_.
 };
 
 }  // namespace fettle

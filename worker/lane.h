@@ -23,8 +23,8 @@ namespace fettle {
 
 struct LaneOptions {
   std::string runner_path;
-  std::string cache_dir;         // Ceilings and reference results.
-  std::int64_t memory_bytes = std::int64_t{4} << 30;   // Of one runner on cpu.
+  std::string cache_dir;                              // Ceilings and reference results.
+  std::int64_t memory_bytes = std::int64_t{4} << 30;  // Of one runner on cpu.
 };
 
 // The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
@@ -68,7 +68,7 @@ class Lane {
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
 
  private:
-  static constexpr int kQuarantineAfter = 2;   // Failed health checks in a row.
+  static constexpr int kQuarantineAfter = 2;  // Failed health checks in a row.
   static constexpr std::size_t kReferences = 4;
 
   void Leave();
@@ -79,12 +79,12 @@ class Lane {
   const LaneOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool busy_ = false;                          // Guarded by mutex_.
-  int waiting_ = 0;                            // Guarded by mutex_.
-  bool quarantined_ = false;                   // Guarded by mutex_.
+  bool busy_ = false;         // Guarded by mutex_.
+  int waiting_ = 0;           // Guarded by mutex_.
+  bool quarantined_ = false;  // Guarded by mutex_.
 
   std::unique_ptr<RunnerClient> runner_;
-  bool suspect_ = false;                       // A kernel crashed or hung since the last health check.
+  bool suspect_ = false;  // A kernel crashed or hung since the last health check.
   int failed_checks_ = 0;
   std::map<std::string, std::unique_ptr<Reference>> references_;  // By task digest.
   std::optional<Ceilings> ceilings_;

@@ -52,9 +52,9 @@ class LaneGate {
   const int compile_jobs_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  int compiling_ = 0;            // Guarded by mutex_.
-  int timings_waiting_ = 0;      // Guarded by mutex_.
-  bool timing_ = false;          // Guarded by mutex_.
+  int compiling_ = 0;        // Guarded by mutex_.
+  int timings_waiting_ = 0;  // Guarded by mutex_.
+  bool timing_ = false;      // Guarded by mutex_.
 };
 
 }  // namespace fettle

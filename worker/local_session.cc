@@ -43,8 +43,7 @@ absl::StatusOr<DeviceModule*> LocalSession::FindModule(std::int64_t module) {
 
 absl::StatusOr<std::int64_t> LocalSession::LoadModule(std::string_view code_object,
                                                       const std::vector<std::string>& symbols) {
-  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<DeviceModule> module,
-                          device_.Load(code_object, symbols));
+  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<DeviceModule> module, device_.Load(code_object, symbols));
   const std::int64_t id = next_module_++;
   modules_[id] = std::move(module);
   return id;
@@ -67,8 +66,8 @@ absl::StatusOr<TimeObservation> LocalSession::TimeCase(const TimeRequest& reques
   FETTLE_ASSIGN_OR_RETURN(DeviceModule * b, FindModule(request.b.module));
   LimitLaunches(request.launch_limit);
   cases_.Clear();
-  const std::int64_t memory = options_.memory_bytes > 0 ? options_.memory_bytes
-                                                        : device_.info().memory_bytes / 4;
+  const std::int64_t memory =
+      options_.memory_bytes > 0 ? options_.memory_bytes : device_.info().memory_bytes / 4;
   return TimeOneCase(device_, clock_, request, *a, *b, memory);
 }
 

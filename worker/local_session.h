@@ -20,9 +20,9 @@ namespace fettle {
 class LocalSession final : public RunnerSession {
  public:
   struct Options {
-    std::uint64_t guard_key = 0;               // Fresh per process.
-    std::int64_t memory_bytes = 0;             // What timing may allocate for rotation; 0: a quarter
-                                               // of the device's.
+    std::uint64_t guard_key = 0;    // Fresh per process.
+    std::int64_t memory_bytes = 0;  // What timing may allocate for rotation; 0: a quarter
+                                    // of the device's.
     // Told the launch limit of each request; may be empty.
     std::function<void(std::chrono::nanoseconds)> set_launch_limit;
   };

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/lockdown.h"
 
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <type_traits>
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -12,16 +21,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <initializer_list>
-#include <memory>
-#include <type_traits>
-
-#include <fmt/format.h>
 
 #include "core/status_macros.h"
 
@@ -45,37 +44,120 @@ absl::Status Limit(__rlimit_resource_t resource, std::int64_t value, const char*
 
 // Calls that trusted code and a well-behaved kernel make.
 constexpr std::array kAllowed = {
-    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64),
-    SCMP_SYS(pwrite64), SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(recvfrom), SCMP_SYS(sendto), SCMP_SYS(poll), SCMP_SYS(ppoll),
-    SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(stat), SCMP_SYS(statx),
-    SCMP_SYS(lseek), SCMP_SYS(fcntl), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
-    SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getcwd), SCMP_SYS(memfd_create),
-    SCMP_SYS(ftruncate), SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mprotect), SCMP_SYS(madvise),
-    SCMP_SYS(mremap), SCMP_SYS(futex), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigprocmask), SCMP_SYS(sigaltstack), SCMP_SYS(nanosleep),
-    SCMP_SYS(clock_nanosleep), SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres),
-    SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(sched_yield), SCMP_SYS(sched_getaffinity),
-    SCMP_SYS(getcpu), SCMP_SYS(getrandom), SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(getuid),
-    SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(getrusage), SCMP_SYS(sysinfo),
-    SCMP_SYS(uname), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(restart_syscall),
-    SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(membarrier), SCMP_SYS(tgkill),
-    SCMP_SYS(timer_create), SCMP_SYS(timer_settime), SCMP_SYS(timer_delete),
-    SCMP_SYS(setitimer), SCMP_SYS(prlimit64),
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(readv),
+    SCMP_SYS(writev),
+    SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(sendmsg),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(sendto),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(close),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(stat),
+    SCMP_SYS(statx),
+    SCMP_SYS(lseek),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
+    SCMP_SYS(readlink),
+    SCMP_SYS(readlinkat),
+    SCMP_SYS(getcwd),
+    SCMP_SYS(memfd_create),
+    SCMP_SYS(ftruncate),
+    SCMP_SYS(brk),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(madvise),
+    SCMP_SYS(mremap),
+    SCMP_SYS(futex),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_getres),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(time),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(getcpu),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(uname),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(membarrier),
+    SCMP_SYS(tgkill),
+    SCMP_SYS(timer_create),
+    SCMP_SYS(timer_settime),
+    SCMP_SYS(timer_delete),
+    SCMP_SYS(setitimer),
+    SCMP_SYS(prlimit64),
 };
 
 // Calls that only an attack or a broken kernel makes: the process dies at once, so that the verdict
 // names the cause.
 constexpr std::array kDeadly = {
-    SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(ptrace),
-    SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(socket),
-    SCMP_SYS(socketpair), SCMP_SYS(connect), SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(accept),
-    SCMP_SYS(accept4), SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(unshare),
-    SCMP_SYS(setns), SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(bpf),
-    SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(io_uring_setup), SCMP_SYS(keyctl),
-    SCMP_SYS(add_key), SCMP_SYS(kexec_load), SCMP_SYS(init_module), SCMP_SYS(finit_module),
-    SCMP_SYS(reboot), SCMP_SYS(kill), SCMP_SYS(tkill), SCMP_SYS(pidfd_open),
-    SCMP_SYS(pidfd_send_signal), SCMP_SYS(unlink), SCMP_SYS(unlinkat), SCMP_SYS(rename),
-    SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(mkdir), SCMP_SYS(mkdirat),
+    SCMP_SYS(fork),
+    SCMP_SYS(vfork),
+    SCMP_SYS(execve),
+    SCMP_SYS(execveat),
+    SCMP_SYS(ptrace),
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(socket),
+    SCMP_SYS(socketpair),
+    SCMP_SYS(connect),
+    SCMP_SYS(bind),
+    SCMP_SYS(listen),
+    SCMP_SYS(accept),
+    SCMP_SYS(accept4),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(unshare),
+    SCMP_SYS(setns),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(chroot),
+    SCMP_SYS(bpf),
+    SCMP_SYS(perf_event_open),
+    SCMP_SYS(userfaultfd),
+    SCMP_SYS(io_uring_setup),
+    SCMP_SYS(keyctl),
+    SCMP_SYS(add_key),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(reboot),
+    SCMP_SYS(kill),
+    SCMP_SYS(tkill),
+    SCMP_SYS(pidfd_open),
+    SCMP_SYS(pidfd_send_signal),
+    SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat),
+    SCMP_SYS(rename),
+    SCMP_SYS(renameat),
+    SCMP_SYS(renameat2),
+    SCMP_SYS(mkdir),
+    SCMP_SYS(mkdirat),
 };
 
 constexpr std::uint64_t kThreadFlags = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
@@ -102,12 +184,10 @@ absl::Status FillHostFilter(void* filter) {
   }
   // Threads, but no processes. clone3 hides its flags behind a pointer; without it libc uses clone.
   FETTLE_RETURN_IF_ERROR(Add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3)));
-  FETTLE_RETURN_IF_ERROR(AddArgument(
-      filter, SCMP_ACT_ALLOW, SCMP_SYS(clone),
-      SCMP_A0(SCMP_CMP_MASKED_EQ, kThreadFlags, kThreadFlags)));
-  FETTLE_RETURN_IF_ERROR(AddArgument(
-      filter, SCMP_ACT_KILL_PROCESS, SCMP_SYS(clone),
-      SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)));
+  FETTLE_RETURN_IF_ERROR(AddArgument(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone),
+                                     SCMP_A0(SCMP_CMP_MASKED_EQ, kThreadFlags, kThreadFlags)));
+  FETTLE_RETURN_IF_ERROR(AddArgument(filter, SCMP_ACT_KILL_PROCESS, SCMP_SYS(clone),
+                                     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)));
   // Shared memory would escape RLIMIT_DATA.
   FETTLE_RETURN_IF_ERROR(AddArgument(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap),
                                      SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, 0)));
@@ -123,13 +203,28 @@ absl::Status FillHostFilter(void* filter) {
 
 // The filter for a process that only drives a device: the driver needs most calls.
 absl::Status FillDriverFilter(void* filter) {
-  for (const int call :
-       {SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(ptrace),
-        SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(mount),
-        SCMP_SYS(umount2), SCMP_SYS(unshare), SCMP_SYS(setns), SCMP_SYS(pivot_root),
-        SCMP_SYS(chroot), SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(io_uring_setup),
-        SCMP_SYS(keyctl), SCMP_SYS(add_key), SCMP_SYS(kexec_load), SCMP_SYS(init_module),
-        SCMP_SYS(finit_module), SCMP_SYS(reboot)}) {
+  for (const int call : {SCMP_SYS(fork),
+                         SCMP_SYS(vfork),
+                         SCMP_SYS(execve),
+                         SCMP_SYS(execveat),
+                         SCMP_SYS(ptrace),
+                         SCMP_SYS(process_vm_readv),
+                         SCMP_SYS(process_vm_writev),
+                         SCMP_SYS(mount),
+                         SCMP_SYS(umount2),
+                         SCMP_SYS(unshare),
+                         SCMP_SYS(setns),
+                         SCMP_SYS(pivot_root),
+                         SCMP_SYS(chroot),
+                         SCMP_SYS(bpf),
+                         SCMP_SYS(perf_event_open),
+                         SCMP_SYS(io_uring_setup),
+                         SCMP_SYS(keyctl),
+                         SCMP_SYS(add_key),
+                         SCMP_SYS(kexec_load),
+                         SCMP_SYS(init_module),
+                         SCMP_SYS(finit_module),
+                         SCMP_SYS(reboot)}) {
     FETTLE_RETURN_IF_ERROR(Add(filter, SCMP_ACT_KILL_PROCESS, call));
   }
   return absl::OkStatus();
@@ -167,11 +262,10 @@ absl::Status Fork() {
 
 bool SeccompAvailable() {
   return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0 &&
-         syscall(SYS_seccomp, 2 /* SECCOMP_GET_ACTION_AVAIL */, 0,
-                 [] {
-                   static const std::uint32_t action = 0x80000000U;  // KILL_PROCESS.
-                   return &action;
-                 }()) == 0;
+         syscall(SYS_seccomp, 2 /* SECCOMP_GET_ACTION_AVAIL */, 0, [] {
+           static const std::uint32_t action = 0x80000000U;  // KILL_PROCESS.
+           return &action;
+         }()) == 0;
 }
 
 bool NamespacesAvailable() {
@@ -195,8 +289,8 @@ absl::Status EnterNamespaces() {
       !WriteFile("/proc/self/gid_map", gid_map)) {
     return absl::UnavailableError("map the user into its namespace");
   }
-  // The first process of a pid namespace ignores signals that it has no handler for, so the runner is
-  // its second.
+  // The first process of a pid namespace ignores signals that it has no handler for, so the runner
+  // is its second.
   FETTLE_RETURN_IF_ERROR(Fork());
   // Own /proc, and empty places where others leave files. Failing here leaves less, not nothing.
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the runner does to itself before candidate code is loaded. Runner side; single-threaded until
-// said otherwise.
+// What the runner does to itself before candidate code is loaded. Runner side; single-threaded
+// until said otherwise.
 
 #include <cstdint>
 #include <string>
@@ -24,17 +24,17 @@ struct LockdownOptions {
 bool SeccompAvailable();
 bool NamespacesAvailable();
 
-// Enters fresh user, pid, network, ipc and uts namespaces and hides places where others leave files.
-// Returns in a child; the processes above it wait, pass on how it ended as exit code 128 + signal, and
-// never return. Call first in main.
+// Enters fresh user, pid, network, ipc and uts namespaces and hides places where others leave
+// files. Returns in a child; the processes above it wait, pass on how it ended as exit code 128 +
+// signal, and never return. Call first in main.
 absl::Status EnterNamespaces();
 
 // rlimits, no_new_privs, not dumpable, die with the parent.
 absl::Status ApplyLimits(const LockdownOptions& options);
 
 // The final filter, after the device and its threads exist. A forbidden call that no kernel needs
-// (fork, execve, socket, ptrace, ...) kills the process with SIGSYS; an unknown one fails with EPERM.
-// A no-op returning OK where seccomp is missing.
+// (fork, execve, socket, ptrace, ...) kills the process with SIGSYS; an unknown one fails with
+// EPERM. A no-op returning OK where seccomp is missing.
 absl::Status ApplyFinalFilter(const LockdownOptions& options);
 
 }  // namespace fettle

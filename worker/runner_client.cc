@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/runner_client.h"
 
+#include <csignal>
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
@@ -18,8 +19,7 @@ constexpr std::chrono::milliseconds kDeathWait{2000};
 
 // Deadly for the session: the process is not to be asked again.
 bool EndsSession(const absl::Status& status) {
-  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsCancelled(status);
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
 }
 
 }  // namespace
@@ -38,9 +38,9 @@ absl::StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(Options option
   }
   absl::StatusOr<DeviceInfo> device = DeviceInfoFromJson(hello->value("device", nlohmann::json()));
   if (!device.ok()) {
-    return absl::UnavailableError(
-        fmt::format("the runner at {} is not of this version: {}",
-                    client->options_.sandbox.runner_path, std::string(device.status().message())));
+    return absl::UnavailableError(fmt::format("the runner at {} is not of this version: {}",
+                                              client->options_.sandbox.runner_path,
+                                              std::string(device.status().message())));
   }
   client->device_ = *std::move(device);
   return client;
@@ -69,7 +69,12 @@ absl::Status RunnerClient::Died(absl::Status status) {
   dead_ = true;
   if (absl::IsAborted(status)) {
     if (const std::optional<ProcessEnd> end = process_->WaitEnd(kDeathWait)) {
-      status = absl::AbortedError(fmt::format("the kernel's process ended by {}", end->Describe()));
+      // A candidate cannot raise it (lockdown.h), and fettle's own limits say so themselves: somebody
+      // else ended the process, as the system does when memory is short.
+      status = end->signal == SIGKILL
+                   ? absl::UnavailableError("the kernel's process was killed from outside (SIGKILL)")
+                   : absl::AbortedError(
+                         fmt::format("the kernel's process ended by {}", end->Describe()));
     }
   }
   process_->Kill();
@@ -100,10 +105,9 @@ absl::StatusOr<nlohmann::json> RunnerClient::Ask(nlohmann::json request, int bul
   if (stop_.stop_requested()) return Died(absl::CancelledError("the unit was cancelled"));
   absl::StatusOr<nlohmann::json> answer = Exchange(request, bulk, limit);
   if (absl::IsDeadlineExceeded(answer.status())) {
-    return Died(absl::DeadlineExceededError(
-        fmt::format("the runner gave no answer to \"{}\" within {} ms",
-                    request.value("op", std::string()),
-                    std::chrono::duration_cast<std::chrono::milliseconds>(limit).count())));
+    return Died(absl::DeadlineExceededError(fmt::format(
+        "the runner gave no answer to \"{}\" within {} ms", request.value("op", std::string()),
+        std::chrono::duration_cast<std::chrono::milliseconds>(limit).count())));
   }
   if (absl::IsInvalidArgument(answer.status())) return Distrust(answer.status());
   if (!answer.ok()) return Died(answer.status());
@@ -121,10 +125,9 @@ absl::StatusOr<std::int64_t> RunnerClient::LoadModule(std::string_view code_obje
   const std::string_view pieces[] = {code_object};
   FETTLE_ASSIGN_OR_RETURN(UniqueFd bulk,
                           MakeBulk(pieces, static_cast<std::int64_t>(code_object.size())));
-  FETTLE_ASSIGN_OR_RETURN(
-      nlohmann::json answer,
-      Ask({{"op", kOpLoad}, {"size", code_object.size()}, {"symbols", symbols}}, bulk.get(),
-          kLoadLimit));
+  FETTLE_ASSIGN_OR_RETURN(nlohmann::json answer,
+                          Ask({{"op", kOpLoad}, {"size", code_object.size()}, {"symbols", symbols}},
+                              bulk.get(), kLoadLimit));
   const auto module = answer.find("module");
   if (module == answer.end() || !module->is_number_integer()) {
     return Distrust(absl::AbortedError("the runner's answer to \"load\" has no module"));
@@ -173,12 +176,12 @@ absl::StatusOr<RunnerClient::Outputs> RunnerClient::TakeOutputs(Answer& answer,
 absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) {
   const BoundCase& bound_case = request.bound_case;
   const bool others = request.repeats > 1 && !bound_case.deterministic;
-  const int copies =
-      !request.want_outputs ? 0 : others ? 1 + static_cast<int>(kMostOtherOutputs) : 1;
+  const int copies = !request.want_outputs ? 0
+                     : others              ? 1 + static_cast<int>(kMostOtherOutputs)
+                                           : 1;
   const nanoseconds limit = request.launch_limit * std::max(1, request.repeats) + options_.grace;
   FETTLE_ASSIGN_OR_RETURN(
-      Answer answer,
-      AskCase(kOpRun, ToJson(request), bound_case, request.files, copies, limit));
+      Answer answer, AskCase(kOpRun, ToJson(request), bound_case, request.files, copies, limit));
   absl::StatusOr<RunObservation> observation = RunObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
   device_ns_ += observation->device_ns;

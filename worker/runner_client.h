@@ -24,12 +24,11 @@ class RunnerClient final : public RunnerSession {
  public:
   struct Options {
     SandboxOptions sandbox;
-    std::chrono::seconds start_limit{60};     // For the device to answer; a GPU context takes time.
-    std::chrono::seconds grace{60};           // On top of what a request may take by itself.
+    std::chrono::seconds start_limit{60};  // For the device to answer; a GPU context takes time.
+    std::chrono::seconds grace{60};        // On top of what a request may take by itself.
   };
   // kUnavailable: no runner, or the device cannot be opened (the runner's own message).
-  static absl::StatusOr<std::unique_ptr<RunnerClient>> Start(Options options,
-                                                             std::stop_token stop);
+  static absl::StatusOr<std::unique_ptr<RunnerClient>> Start(Options options, std::stop_token stop);
   ~RunnerClient() override;
 
   const DeviceInfo& device() const override { return device_; }
@@ -64,7 +63,7 @@ class RunnerClient final : public RunnerSession {
   struct Answer {
     nlohmann::json observation;
     UniqueFd bulk;
-    std::int64_t offset = 0;   // Of the outputs.
+    std::int64_t offset = 0;  // Of the outputs.
   };
   absl::StatusOr<Answer> AskCase(std::string_view op, nlohmann::json request,
                                  const BoundCase& bound_case,

@@ -3,8 +3,6 @@
 // fettle-runner: the sandboxed child in which candidate code runs. Started by the worker with one
 // end of a socket pair; not meant to be started by hand.
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -12,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/status_macros.h"
@@ -65,8 +64,7 @@ absl::Status Serve(const Options& options) {
       },
       hosts_candidate ? Watchdog::Bounds::kProcessorTime : Watchdog::Bounds::kWallTime);
   FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> opened, OpenDevice(options.device));
-  const std::unique_ptr<Device> device =
-      WatchDevice(*opened, watchdog, std::chrono::seconds(10));
+  const std::unique_ptr<Device> device = WatchDevice(*opened, watchdog, std::chrono::seconds(10));
   FETTLE_RETURN_IF_ERROR(ApplyFinalFilter(lockdown));
   LocalSession::Options session_options;
   session_options.guard_key = FreshKey();

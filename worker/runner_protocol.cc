@@ -18,10 +18,10 @@ namespace {
 constexpr std::array<std::string_view, 3> kPlacements = {"guarded", "page_end", "misaligned"};
 
 constexpr std::array<std::string_view, 19> kInputSets = {
-    "declared",  "exact_integers", "scale_tiny", "scale_small", "scale_large",
-    "scale_huge", "row_scales",     "heavy_tail", "all_equal",   "all_zero",
-    "all_negative", "sorted",       "reversed",   "ties",        "one_hot",
-    "checkerboard", "low_rank", "edge_values", "non_finite"};
+    "declared",     "exact_integers", "scale_tiny",  "scale_small", "scale_large",
+    "scale_huge",   "row_scales",     "heavy_tail",  "all_equal",   "all_zero",
+    "all_negative", "sorted",         "reversed",    "ties",        "one_hot",
+    "checkerboard", "low_rank",       "edge_values", "non_finite"};
 
 std::optional<Placement> ParsePlacement(std::string_view name) {
   return FindName<Placement>(kPlacements, name);
@@ -365,7 +365,8 @@ absl::StatusOr<std::vector<FileEntry>> FilesFromHeader(const nlohmann::json& jso
     reader.Get("size", entry.size);
     FETTLE_RETURN_IF_ERROR(reader.Finish());
     if (entry.size < 0 || entry.size > kMostBytes - total) {
-      return absl::InvalidArgumentError(fmt::format("files: {} has size {}", entry.path, entry.size));
+      return absl::InvalidArgumentError(
+          fmt::format("files: {} has size {}", entry.path, entry.size));
     }
     total += entry.size;
   }

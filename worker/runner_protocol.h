@@ -34,8 +34,8 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json);
 nlohmann::json ToJson(const TimeRequest& request);
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json);
 
-// `outputs` is left out: the case says how long each is. Of `other_outputs` only the number crosses;
-// they follow `outputs` in the memory file.
+// `outputs` is left out: the case says how long each is. Of `other_outputs` only the number
+// crosses; they follow `outputs` in the memory file.
 nlohmann::json ToJson(const RunObservation& observation);
 absl::StatusOr<RunObservation> RunObservationFromJson(const nlohmann::json& json);
 nlohmann::json ToJson(const TimeObservation& observation);

@@ -27,8 +27,8 @@ class Bulk {
     std::string bytes(static_cast<std::size_t>(size), '\0');
     if (size == 0) return bytes;
     if (fd_ < 0) return absl::InvalidArgumentError("a request with data brought no memory file");
-    FETTLE_RETURN_IF_ERROR(ReadBulk(
-        fd_, offset_, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()}));
+    FETTLE_RETURN_IF_ERROR(
+        ReadBulk(fd_, offset_, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()}));
     offset_ += size;
     return bytes;
   }
@@ -52,9 +52,8 @@ class Bulk {
 absl::StatusOr<std::map<std::string, std::string>> ReadFiles(const ChannelMessage& message,
                                                              Bulk& bulk) {
   std::map<std::string, std::string> files;
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::vector<FileEntry> entries,
-      FilesFromHeader(message.header.value("files", nlohmann::json::array())));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<FileEntry> entries,
+                          FilesFromHeader(message.header.value("files", nlohmann::json::array())));
   for (const FileEntry& entry : entries) {
     FETTLE_ASSIGN_OR_RETURN(files[entry.path], bulk.Read(entry.size));
   }

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sandbox.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -20,7 +11,15 @@
 #include <iterator>
 #include <sstream>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 #include "worker/lockdown.h"
@@ -62,8 +61,8 @@ int Spawn(std::vector<std::string> command, std::vector<std::string> environment
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                            POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::vector<char*> argv = Pointers(command);
   std::vector<char*> envp = Pointers(environment);
   const int error = posix_spawnp(pid, argv[0], &actions, &attributes, argv.data(), envp.data());
@@ -89,10 +88,22 @@ ProcessEnd EndFrom(int wait_status, bool under_bubblewrap) {
 
 // bubblewrap with its options, up to and including the program.
 std::vector<std::string> BubblewrapArguments(const SandboxOptions& options) {
-  std::vector<std::string> args = {
-      "bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-      "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv", "--hostname",
-      "fettle", "--uid", "65534", "--gid", "65534"};
+  std::vector<std::string> args = {"bwrap",
+                                   "--unshare-user",
+                                   "--unshare-pid",
+                                   "--unshare-net",
+                                   "--unshare-ipc",
+                                   "--unshare-uts",
+                                   "--unshare-cgroup-try",
+                                   "--die-with-parent",
+                                   "--new-session",
+                                   "--clearenv",
+                                   "--hostname",
+                                   "fettle",
+                                   "--uid",
+                                   "65534",
+                                   "--gid",
+                                   "65534"};
   const auto add = [&args](std::initializer_list<std::string> more) {
     args.insert(args.end(), more);
   };
@@ -245,18 +256,18 @@ absl::StatusOr<std::unique_ptr<SandboxedProcess>> SandboxedProcess::Start(
   }
   std::unique_ptr<SandboxedProcess> process(new SandboxedProcess());
   process->channel_.Reset(sockets[0]);
-  process->owner_ = std::thread(
-      [raw = process.get(), command = CommandLine(options, bubblewrap),
-       environment = bubblewrap ? std::vector<std::string>{} : options.environment,
-       child = sockets[1]]() mutable {
+  process->owner_ =
+      std::thread([raw = process.get(), command = CommandLine(options, bubblewrap),
+                   environment = bubblewrap ? std::vector<std::string>{} : options.environment,
+                   child = sockets[1]]() mutable {
         raw->Own(std::move(command), std::move(environment), child);
       });
   std::unique_lock lock(process->mutex_);
   process->changed_.wait(lock, [&process] { return process->started_; });
   if (process->spawn_error_ != 0) {
-    return absl::UnavailableError(
-        fmt::format("start {}: {}", bubblewrap ? "bwrap" : options.runner_path,
-                    std::strerror(process->spawn_error_)));
+    return absl::UnavailableError(fmt::format("start {}: {}",
+                                              bubblewrap ? "bwrap" : options.runner_path,
+                                              std::strerror(process->spawn_error_)));
   }
   return process;
 }

@@ -19,16 +19,16 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t kCpuRotationCap = std::int64_t{256} << 20;
-constexpr std::uint64_t kSecondSet = 0x9E3779B97F4A7C15ULL;   // Of the other input set's seed.
+constexpr std::uint64_t kSecondSet = 0x9E3779B97F4A7C15ULL;  // Of the other input set's seed.
 constexpr int kScreenBlocks = 4;
 constexpr int kScreenPairs = 3;
 
 std::int64_t RotationBytes(const TimeRequest& request, const Target& target) {
   if (request.rotation_bytes > 0) return request.rotation_bytes;
   const std::int64_t twice = 2 * target.cache;
-  return target.vendor == Vendor::kCpu ? std::min(twice > 0 ? twice : kCpuRotationCap,
-                                                  kCpuRotationCap)
-                                       : twice;
+  return target.vendor == Vendor::kCpu
+             ? std::min(twice > 0 ? twice : kCpuRotationCap, kCpuRotationCap)
+             : twice;
 }
 
 TimingOptions OptionsFor(const TimeRequest& request) {
@@ -48,8 +48,8 @@ TimingOptions OptionsFor(const TimeRequest& request) {
   options.max_blocks = std::max(options.min_blocks, request.max_blocks);
   options.pairs_per_block = std::max(1, request.pairs_per_block);
   options.warmup = nanoseconds(static_cast<std::int64_t>(request.warmup_seconds * 1e9));
-  options.enough = [least = request.min_blocks, width = request.target_half_width](
-                       const std::vector<TimingBlock>& blocks) {
+  options.enough = [least = request.min_blocks,
+                    width = request.target_half_width](const std::vector<TimingBlock>& blocks) {
     const std::vector<double> ratios = judge::BlockLogRatios(blocks);
     return ratios.size() >= static_cast<std::size_t>(least) && judge::EnoughBlocks(ratios, width);
   };

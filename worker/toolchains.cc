@@ -13,9 +13,9 @@ namespace fettle {
 namespace {
 
 // The targets that Describe asks the compilers about.
-constexpr const char* kTargets[] = {"cpu",    "sm_80",  "sm_86",  "sm_89",   "sm_90",  "sm_90a",
-                                    "sm_100", "sm_100a", "sm_120", "sm_120a", "gfx90a", "gfx942",
-                                    "gfx950", "gfx1100", "gfx1201"};
+constexpr const char* kTargets[] = {"cpu",    "sm_80",  "sm_86",   "sm_89",   "sm_90",
+                                    "sm_90a", "sm_100", "sm_100a", "sm_120",  "sm_120a",
+                                    "gfx90a", "gfx942", "gfx950",  "gfx1100", "gfx1201"};
 
 }  // namespace
 
@@ -35,7 +35,8 @@ Toolchains Toolchains::Find(const std::string& cache_dir, bool gpu) {
   if (cache.ok()) {
     found.cache_ = *std::move(cache);
   } else {
-    found.missing_.push_back(fmt::format("compile cache: {}", std::string(cache.status().message())));
+    found.missing_.push_back(
+        fmt::format("compile cache: {}", std::string(cache.status().message())));
   }
   CpuCompilerOptions options;
   options.cache_dir = cache_dir + "/cpu";

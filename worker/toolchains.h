@@ -34,8 +34,8 @@ class Toolchains {
   // Takes `compiler`, behind the cache where there is one.
   void Add(std::unique_ptr<KernelCompiler> compiler);
 
-  std::unique_ptr<CompileCache> cache_;                    // May be null.
-  std::vector<std::unique_ptr<KernelCompiler>> inner_;     // What the cached ones ask.
+  std::unique_ptr<CompileCache> cache_;                 // May be null.
+  std::vector<std::unique_ptr<KernelCompiler>> inner_;  // What the cached ones ask.
   std::vector<std::unique_ptr<KernelCompiler>> compilers_;
   std::vector<std::string> missing_;
 };

@@ -42,17 +42,16 @@ absl::StatusOr<Compiled> CompileOne(const BuildContext& context, const CompileRe
                                     const std::string& key) {
   const LaneGate::Ticket ticket = context.gate->EnterCompile(context.stop);
   if (!ticket) return absl::CancelledError("the unit was cancelled before it was compiled");
-  FETTLE_ASSIGN_OR_RETURN(CompileResult result,
-                          context.compiler->Compile(request, context.stop));
+  FETTLE_ASSIGN_OR_RETURN(CompileResult result, context.compiler->Compile(request, context.stop));
   Compiled compiled;
   compiled.accepted = result.accepted;
   compiled.build.key = key;
   compiled.build.record = RecordOf(key, request, result);
   if (!result.accepted) return compiled;
   if (result.symbols.size() != request.entries.size()) {
-    return absl::InternalError(
-        fmt::format("compiler {} gave {} symbols for {} entries", result.compiler,
-                    result.symbols.size(), request.entries.size()));
+    return absl::InternalError(fmt::format("compiler {} gave {} symbols for {} entries",
+                                           result.compiler, result.symbols.size(),
+                                           request.entries.size()));
   }
   for (std::size_t i = 0; i < request.entries.size(); ++i) {
     compiled.build.symbols[request.entries[i]] = result.symbols[i];
@@ -89,9 +88,9 @@ absl::StatusOr<BuiltKernel> BuildKernel(const BuildContext& context, const Kerne
   BuiltKernel built{.kernel = kernel, .mode = mode, .lanes = lanes};
   std::map<std::string, Task::BuildInputs> wanted;
   for (const BoundCase& bound_case : cases) {
-    FETTLE_ASSIGN_OR_RETURN(Task::BuildInputs inputs,
-                            context.task->BuildInputsFor(kernel.kernel, kernel.values, bound_case,
-                                                         context.target));
+    FETTLE_ASSIGN_OR_RETURN(
+        Task::BuildInputs inputs,
+        context.task->BuildInputsFor(kernel.kernel, kernel.values, bound_case, context.target));
     if (inputs.entries.empty()) continue;  // Nothing is launched for this case.
     wanted.try_emplace(inputs.key, std::move(inputs));
   }
@@ -122,12 +121,11 @@ absl::StatusOr<RunnableKernel> MakeRunnable(const BuildContext& context, BuiltKe
                                             const BoundCase& bound_case, RunnerSession& session) {
   RunnableKernel runnable;
   FETTLE_ASSIGN_OR_RETURN(
-      runnable.plan, context.task->BindPlan(built.kernel.kernel, built.kernel.values, bound_case,
-                                            context.target));
-  FETTLE_ASSIGN_OR_RETURN(
-      const Task::BuildInputs inputs,
-      context.task->BuildInputsFor(built.kernel.kernel, built.kernel.values, bound_case,
-                                   context.target));
+      runnable.plan,
+      context.task->BindPlan(built.kernel.kernel, built.kernel.values, bound_case, context.target));
+  FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
+                          context.task->BuildInputsFor(built.kernel.kernel, built.kernel.values,
+                                                       bound_case, context.target));
   const auto build = built.builds.find(inputs.key);
   if (build == built.builds.end()) {
     // A case that launches nothing has no build; any module will do.

@@ -19,10 +19,10 @@ namespace fettle {
 
 // One compiled build of a kernel.
 struct Build {
-  std::string key;                               // BuildInputs::key and mode.
+  std::string key;  // BuildInputs::key and mode.
   std::string code_object;
-  std::map<std::string, std::string> symbols;    // Entry -> symbol.
-  BuildRecord record;                            // code_object digest left to the caller.
+  std::map<std::string, std::string> symbols;  // Entry -> symbol.
+  BuildRecord record;                          // code_object digest left to the caller.
 };
 
 // A kernel compiled for some cases, and its modules in one session.
@@ -30,8 +30,8 @@ struct BuiltKernel {
   KernelUnderTest kernel;
   CompileMode mode = CompileMode::kFast;
   int lanes = 32;
-  std::map<std::string, Build> builds;           // By BuildInputs::key.
-  std::map<std::string, std::int64_t> modules;   // By key; loaded ones.
+  std::map<std::string, Build> builds;          // By BuildInputs::key.
+  std::map<std::string, std::int64_t> modules;  // By key; loaded ones.
   // Set when the compiler rejected a build: that build's record.
   std::optional<BuildRecord> rejected;
   std::int64_t compile_ns = 0;
@@ -46,13 +46,15 @@ struct BuildContext {
 };
 
 // Compiles what the cases need, builds at once as the gate allows. A rejection ends it: `rejected`.
-// Errors: kInvalidArgument (an expression of the kernel fails for a case), kCancelled, kUnavailable.
+// Errors: kInvalidArgument (an expression of the kernel fails for a case), kCancelled,
+// kUnavailable.
 absl::StatusOr<BuiltKernel> BuildKernel(const BuildContext& context, const KernelUnderTest& kernel,
                                         const std::vector<BoundCase>& cases, CompileMode mode,
                                         int lanes);
 
-// The kernel ready to call for a case, loading its module on first use. kInvalidArgument: the launch
-// plan does not bind for this case (limits of the device among them). Else errors of LoadModule.
+// The kernel ready to call for a case, loading its module on first use. kInvalidArgument: the
+// launch plan does not bind for this case (limits of the device among them). Else errors of
+// LoadModule.
 absl::StatusOr<RunnableKernel> MakeRunnable(const BuildContext& context, BuiltKernel& built,
                                             const BoundCase& bound_case, RunnerSession& session);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/unit_job.h"
 
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
+#include "core/task_model.h"
 #include "verifier/policy.h"
 #include "worker/runner_protocol.h"
 #include "worker/sandbox.h"
@@ -86,7 +86,8 @@ nlohmann::json UnitJob::Environment() const {
   if (services_.lane != nullptr) environment["device"] = ToJson(services_.lane->device());
   nlohmann::json spans = nlohmann::json::array();
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const auto end = i + 1 < stages_.size() ? stages_[i + 1].second : std::chrono::steady_clock::now();
+    const auto end =
+        i + 1 < stages_.size() ? stages_[i + 1].second : std::chrono::steady_clock::now();
     spans.push_back(
         {{"doing", stages_[i].first},
          {"ms", std::chrono::duration<double, std::milli>(end - stages_[i].second).count()}});
@@ -153,8 +154,8 @@ Going UnitJob::CheckPolicy() {
     result_.verdict = *std::move(refused);
     return false;
   }
-  absl::StatusOr<bool> admitted = services_.task->Admits(candidate_.kernel, candidate_.values,
-                                                         services_.target, nullptr);
+  absl::StatusOr<bool> admitted =
+      services_.task->Admits(candidate_.kernel, candidate_.values, services_.target, nullptr);
   if (!admitted.ok()) {
     return Decide(Verdict::kRefused, Stage::kPolicy, "constraints", nullptr,
                   std::string(admitted.status().message()));
@@ -184,7 +185,8 @@ std::string UnitJob::TooLarge(const BoundCase& drawn) const {
 Going UnitJob::BindCases() {
   const Task& task = *services_.task;
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
-    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases, task.BindCases(set, unit_.seed, services_.target));
+    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases,
+                            task.BindCases(set, unit_.seed, services_.target));
     for (BoundCase& one : cases) cases_.push_back(std::move(one));
   }
   if (confirms() || unit_.kind == UnitKind::kRegister) {
@@ -229,9 +231,9 @@ absl::StatusOr<BuiltKernel*> UnitJob::Builds(const KernelUnderTest& kernel,
     // The same kernel for further cases: the compiler's cache makes what is there already free.
     bool complete = true;
     for (const BoundCase& one : cases) {
-      FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
-                              services_.task->BuildInputsFor(kernel.kernel, kernel.values, one,
-                                                             services_.target));
+      FETTLE_ASSIGN_OR_RETURN(
+          const Task::BuildInputs inputs,
+          services_.task->BuildInputsFor(kernel.kernel, kernel.values, one, services_.target));
       complete = complete && (inputs.entries.empty() || found->second.builds.contains(inputs.key));
     }
     if (complete) return &found->second;
@@ -327,8 +329,8 @@ Going UnitJob::OnLane() {
     // Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
     const bool screens = unit_.kind == UnitKind::kEvaluate && unit_.measure && unit_.screen &&
                          unit_.only_case.empty();
-    FETTLE_ASSIGN_OR_RETURN(
-        bool right, Verify(screens ? std::optional(CaseSet::kChecked) : std::nullopt));
+    FETTLE_ASSIGN_OR_RETURN(bool right,
+                            Verify(screens ? std::optional(CaseSet::kChecked) : std::nullopt));
     if (!right) return false;
     if (screens) {
       FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
@@ -379,9 +381,9 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
   if (unit_.kind == UnitKind::kRegister) RefuseTask();
   result_.environment = Environment();
   if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();
-  result_.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                        std::chrono::steady_clock::now() - start)
-                        .count();
+  result_.wall_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+          .count();
   return std::move(result_);
 }
 

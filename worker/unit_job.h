@@ -29,9 +29,9 @@ struct UnitServices {
   Target target;
   KernelCompiler* compiler = nullptr;
   LaneGate* gate = nullptr;
-  Lane* lane = nullptr;              // Null for kCompile.
+  Lane* lane = nullptr;  // Null for kCompile.
   BlobStore* blobs = nullptr;
-  std::function<void(std::string)> progress;   // May be empty.
+  std::function<void(std::string)> progress;  // May be empty.
   std::stop_token stop;
 };
 
@@ -98,12 +98,12 @@ class UnitJob {
   const WorkUnit& unit_;
   UnitServices services_;
   UnitResult result_;
-  KernelUnderTest candidate_;                    // The baseline when registering.
-  std::vector<BoundCase> cases_;                 // All of the unit.
-  std::map<std::string, bool> supported_;        // By case label.
-  std::map<std::string, BuiltKernel> built_;     // By digest, fast mode.
+  KernelUnderTest candidate_;                 // The baseline when registering.
+  std::vector<BoundCase> cases_;              // All of the unit.
+  std::map<std::string, bool> supported_;     // By case label.
+  std::map<std::string, BuiltKernel> built_;  // By digest, fast mode.
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
-  RunnerClient* runner_ = nullptr;               // While on the lane.
+  RunnerClient* runner_ = nullptr;  // While on the lane.
   Reference* reference_ = nullptr;
   Ceilings ceilings_;
 };

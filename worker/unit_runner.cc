@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/unit_runner.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
@@ -50,7 +49,7 @@ class UnitStop {
   std::stop_source source_;
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
-  bool expired_ = false;            // Guarded by mutex_.
+  bool expired_ = false;  // Guarded by mutex_.
   std::stop_callback<std::function<void()>> forward_;
   std::jthread timer_;
 };
@@ -115,9 +114,8 @@ absl::StatusOr<std::shared_ptr<const Task>> UnitRunnerImpl::TaskOf(const WorkUni
   FETTLE_ASSIGN_OR_RETURN(std::shared_ptr<const Task> task,
                           Task::Parse(std::move(files), &problems));
   if (!unit.task_digest.empty() && unit.task_digest != task->digest()) {
-    return absl::InvalidArgumentError(
-        fmt::format("unit {}: its task has digest {}, not {}", unit.id, task->digest(),
-                    unit.task_digest));
+    return absl::InvalidArgumentError(fmt::format("unit {}: its task has digest {}, not {}",
+                                                  unit.id, task->digest(), unit.task_digest));
   }
   const std::lock_guard lock(mutex_);
   tasks_.emplace_front(unit.task_blob, task);
@@ -140,17 +138,17 @@ absl::StatusOr<Lane*> UnitRunnerImpl::LaneFor(const WorkUnit& unit) {
     have += fmt::format("{}{} ({})", have.empty() ? "" : ", ", lane->device().id,
                         lane->device().target.name);
   }
-  return absl::UnavailableError(
-      fmt::format("no device here runs target {}{}; this worker has {}", unit.target,
-                  unit.device_model.empty() ? "" : " on a " + unit.device_model,
-                  have.empty() ? "none" : have));
+  return absl::UnavailableError(fmt::format(
+      "no device here runs target {}{}; this worker has {}", unit.target,
+      unit.device_model.empty() ? "" : " on a " + unit.device_model, have.empty() ? "none" : have));
 }
 
 absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& blobs,
                                                const std::function<void(std::string)>& progress,
                                                std::stop_token stop) {
   if (unit.deadline_ms <= 0) {
-    return absl::InvalidArgumentError(fmt::format("unit {}: deadline_ms must be positive", unit.id));
+    return absl::InvalidArgumentError(
+        fmt::format("unit {}: deadline_ms must be positive", unit.id));
   }
   UnitServices services;
   FETTLE_ASSIGN_OR_RETURN(services.task, TaskOf(unit, blobs));
@@ -203,8 +201,7 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   if (options.runner_path.empty()) options.runner_path = BesideThisProgram();
   std::string temporary;
   if (options.cache_dir.empty()) {
-    std::string fresh =
-        (std::filesystem::temp_directory_path() / "fettle-worker-XXXXXX").string();
+    std::string fresh = (std::filesystem::temp_directory_path() / "fettle-worker-XXXXXX").string();
     if (mkdtemp(fresh.data()) == nullptr) {
       return absl::UnavailableError(fmt::format("make cache folder {}", fresh));
     }
@@ -220,8 +217,7 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
   absl::Status problem;
-  std::vector<std::unique_ptr<Lane>> lanes =
-      FindLanes(options.device_ids, lane_options, &problem);
+  std::vector<std::unique_ptr<Lane>> lanes = FindLanes(options.device_ids, lane_options, &problem);
   // A device that was asked for by name must be there.
   if (!problem.ok() && (!all_devices || lanes.empty())) return problem;
   const bool gpu = std::any_of(options.device_ids.begin(), options.device_ids.end(),
@@ -233,7 +229,8 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   const int jobs = options.compile_jobs > 0
                        ? options.compile_jobs
                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains), std::move(lanes), jobs);
+  return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains),
+                                          std::move(lanes), jobs);
 }
 
 }  // namespace fettle

@@ -17,10 +17,10 @@
 namespace fettle {
 
 struct UnitRunnerOptions {
-  std::string runner_path;       // fettle-runner; empty: beside this program's own binary.
-  std::string cache_dir;         // Compile cache and references; empty: a fresh temporary folder.
+  std::string runner_path;  // fettle-runner; empty: beside this program's own binary.
+  std::string cache_dir;    // Compile cache and references; empty: a fresh temporary folder.
   std::vector<std::string> device_ids;  // Empty: every device found. "cpu" always exists.
-  int compile_jobs = 0;          // 0: one per core.
+  int compile_jobs = 0;                 // 0: one per core.
 };
 
 // Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md

@@ -61,8 +61,7 @@ absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
     one.bound_case = bound_case;
     one.supported = supported_[bound_case.label];
     if (one.supported) {
-      absl::StatusOr<RunnableKernel> kernel =
-          MakeRunnable(Context(), built, bound_case, session);
+      absl::StatusOr<RunnableKernel> kernel = MakeRunnable(Context(), built, bound_case, session);
       if (!kernel.ok()) {
         *going = DecideFrom(kernel.status(), Stage::kVerify, &bound_case);
         return list;
@@ -86,14 +85,13 @@ absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
 Going UnitJob::Register() {
   Progress("testing the checker");
   Going going = true;
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::vector<CaseUnderTest> cases,
-      CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_, /*with_baseline=*/false,
-                     &going));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
+                          CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_,
+                                         /*with_baseline=*/false, &going));
   if (!going.ok() || !*going) return going;
-  FETTLE_ASSIGN_OR_RETURN(const CheckerTest test,
-                          TestChecker(cases, candidate_.kernel.source, *runner_, *reference_,
-                                      MakeVerifyOptions()));
+  FETTLE_ASSIGN_OR_RETURN(
+      const CheckerTest test,
+      TestChecker(cases, candidate_.kernel.source, *runner_, *reference_, MakeVerifyOptions()));
   result_.registration = test.registration;
   if (!test.accepted) {
     result_.verdict = test.failure;
@@ -109,14 +107,12 @@ Going UnitJob::Verify(std::optional<CaseSet> only) {
   std::vector<BoundCase> chosen = cases_;
   if (only) std::erase_if(chosen, [only](const BoundCase& one) { return one.set != *only; });
   Going going = true;
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::vector<CaseUnderTest> cases,
-      CasesUnderTest(built_.at(candidate_.digest), *runner_, chosen, /*with_baseline=*/true,
-                     &going));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
+                          CasesUnderTest(built_.at(candidate_.digest), *runner_, chosen,
+                                         /*with_baseline=*/true, &going));
   if (!going.ok() || !*going) return going;
   Verifier verifier(*runner_, *reference_);
-  FETTLE_ASSIGN_OR_RETURN(VerificationReport report,
-                          verifier.Verify(cases, MakeVerifyOptions()));
+  FETTLE_ASSIGN_OR_RETURN(VerificationReport report, verifier.Verify(cases, MakeVerifyOptions()));
   if (result_.verification) {
     VerificationReport before = *std::move(result_.verification);
     std::move(report.cases.begin(), report.cases.end(), std::back_inserter(before.cases));
@@ -182,8 +178,8 @@ Going UnitJob::CheckModeAt(int lanes) {
     result_.verification->check_mode = "not_run: no checked case is small enough";
     return true;
   }
-  FETTLE_ASSIGN_OR_RETURN(BuiltKernel built, BuildKernel(Context(), candidate_, small,
-                                                         CompileMode::kCheck, lanes));
+  FETTLE_ASSIGN_OR_RETURN(BuiltKernel built,
+                          BuildKernel(Context(), candidate_, small, CompileMode::kCheck, lanes));
   result_.compile_ns += built.compile_ns;
   if (built.rejected) {
     return Decide(Verdict::kCompileError, Stage::kCompile, "check_build_rejected", nullptr,
@@ -191,14 +187,13 @@ Going UnitJob::CheckModeAt(int lanes) {
                   {{"diagnostics", built.rejected->diagnostics}, {"log", built.rejected->log}});
   }
   Going going = true;
-  FETTLE_ASSIGN_OR_RETURN(
-      const std::vector<CaseUnderTest> cases,
-      CasesUnderTest(built, *runner_, small, /*with_baseline=*/false, &going));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
+                          CasesUnderTest(built, *runner_, small, /*with_baseline=*/false, &going));
   if (!going.ok() || !*going) return going;
   Verifier verifier(*runner_, *reference_);
-  FETTLE_RETURN_IF_ERROR(verifier.CheckMode(cases,
-                                            fmt::format("{} {}", lanes == 64 ? "wave" : "warp", lanes),
-                                            MakeVerifyOptions(), &*result_.verification));
+  FETTLE_RETURN_IF_ERROR(
+      verifier.CheckMode(cases, fmt::format("{} {}", lanes == 64 ? "wave" : "warp", lanes),
+                         MakeVerifyOptions(), &*result_.verification));
   if (!result_.verification->passed) {
     result_.verdict = result_.verification->failure;
     return false;
@@ -207,9 +202,8 @@ Going UnitJob::CheckModeAt(int lanes) {
 }
 
 Going UnitJob::Screen() {
-  FETTLE_ASSIGN_OR_RETURN(
-      const bool measured,
-      MeasureAgainst(unit_.denominator, Stage::kScreen, /*screen=*/true, &result_.screening));
+  FETTLE_ASSIGN_OR_RETURN(const bool measured, MeasureAgainst(unit_.denominator, Stage::kScreen,
+                                                              /*screen=*/true, &result_.screening));
   if (!measured) return false;
   if (!judge::ScreenedOut(*result_.screening, unit_.incumbent_ratio)) return true;
   return Decide(Verdict::kNoWin, Stage::kScreen, "screened", nullptr,
@@ -267,8 +261,8 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
     request.max_blocks = request.min_blocks;
     request.pairs_per_block = 5;
   }
-  request.time_cap = std::chrono::nanoseconds(static_cast<std::int64_t>(
-      std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
+  request.time_cap = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
   TimeObservation seen;
   for (int attempt = 0;; ++attempt) {
     request.input_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 11);
@@ -290,10 +284,10 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   if (!right) return false;
   CaseMeasurement& timed = seen.measurement;
   if (!screen && timed.block_log_ratios.size() < kFewestBlocks) {
-    return Decide(Verdict::kUnmeasurable, stage, "too_few_blocks", &bound_case,
-                  fmt::format("{} usable blocks of {}; {} were discarded",
-                              timed.block_log_ratios.size(), timed.blocks.size(),
-                              timed.discarded_blocks));
+    return Decide(
+        Verdict::kUnmeasurable, stage, "too_few_blocks", &bound_case,
+        fmt::format("{} usable blocks of {}; {} were discarded", timed.block_log_ratios.size(),
+                    timed.blocks.size(), timed.discarded_blocks));
   }
   if (!screen) {
     BoundCase work = bound_case;
@@ -318,8 +312,7 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   measurement->method = fmt::format("interleaved_blocks rotated={} {}{}", seen.rotated_bytes,
                                     services_.lane->on_cpu() ? "cpu_clock" : "device_events",
                                     seen.graphs ? " graphs" : "");
-  measurement->calibration_error =
-      std::max(measurement->calibration_error, seen.calibration_error);
+  measurement->calibration_error = std::max(measurement->calibration_error, seen.calibration_error);
   measurement->device_ns += seen.device_ns;
   measurement->cases.push_back(std::move(timed));
   return true;
@@ -334,9 +327,9 @@ Going UnitJob::JudgeTimedOutputs(const TimeRequest& request, const TimeObservati
                   fmt::format("a timed launch changed input {}", *seen.modified_input));
   }
   if (seen.guard_violation) {
-    return Decide(Verdict::kIncorrect, stage, "guard_overwritten", bound_case,
-                  fmt::format("a timed launch wrote outside its buffers: {}",
-                              *seen.guard_violation));
+    return Decide(
+        Verdict::kIncorrect, stage, "guard_overwritten", bound_case,
+        fmt::format("a timed launch wrote outside its buffers: {}", *seen.guard_violation));
   }
   if (!seen.all_timed_outputs_equal) {
     return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,

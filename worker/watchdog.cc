@@ -103,9 +103,7 @@ class WatchedDevice final : public Device {
     return inner_.ElapsedNs(from, to);
   }
   absl::Status BeginCapture() override { return inner_.BeginCapture(); }
-  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override {
-    return inner_.EndCapture();
-  }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override { return inner_.EndCapture(); }
   absl::Status Replay(DeviceGraph& graph) override {
     const Armed armed(watchdog_, limit_, "a replayed launch");
     return inner_.Replay(graph);
@@ -164,8 +162,8 @@ void Watchdog::Watch(const std::stop_token& stop) {
     if (SteadyNs() < deadline || Starved(deadline)) continue;
     // Only if it was not disarmed or armed anew meanwhile.
     if (!deadline_ns_.compare_exchange_strong(deadline, 0)) continue;
-    expired_(fmt::format("{} did not finish within {} ms", what_.load(),
-                         limit_ns_.load() / 1'000'000));
+    expired_(
+        fmt::format("{} did not finish within {} ms", what_.load(), limit_ns_.load() / 1'000'000));
   }
 }
 

@@ -16,9 +16,9 @@
 
 namespace fettle {
 
-// Calls `expired` when an armed limit passes. Its thread starts before the runner gives up the right
-// to make threads. Arming is two stores and wakes nothing, so that it may stand inside a timed span;
-// the thread looks every 20 ms. Thread-safe.
+// Calls `expired` when an armed limit passes. Its thread starts before the runner gives up the
+// right to make threads. Arming is two stores and wakes nothing, so that it may stand inside a
+// timed span; the thread looks every 20 ms. Thread-safe.
 class Watchdog {
  public:
   using Expired = std::function<void(const std::string& what)>;
@@ -40,18 +40,19 @@ class Watchdog {
 
   const Expired expired_;
   const Bounds bounds_;
-  // Of the watching thread: the deadline it saw last, and the processor time used when it first did.
+  // Of the watching thread: the deadline it saw last, and the processor time used when it first
+  // did.
   std::int64_t seen_deadline_ns_ = 0, seen_used_ns_ = 0;
   std::atomic<const char*> what_{nullptr};
   std::atomic<std::int64_t> limit_ns_{0};
-  std::atomic<std::int64_t> deadline_ns_{0};   // Of the steady clock; 0: not armed.
+  std::atomic<std::int64_t> deadline_ns_{0};  // Of the steady clock; 0: not armed.
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;
 };
 
-// `inner` with every call that waits for candidate code under the watchdog. On the cpu a launch runs
-// in the calling thread, where nothing else can end it. Both must outlive the result.
+// `inner` with every call that waits for candidate code under the watchdog. On the cpu a launch
+// runs in the calling thread, where nothing else can end it. Both must outlive the result.
 std::unique_ptr<Device> WatchDevice(Device& inner, Watchdog& watchdog,
                                     std::chrono::nanoseconds limit);
 

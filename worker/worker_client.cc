@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/worker_client.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,8 +11,10 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "fettle/v1/worker.grpc.pb.h"
 #include "worker/blob_client.h"
 #include "worker/held_units.h"
@@ -85,11 +85,11 @@ class Client {
   BlobClient blobs_;
   std::unique_ptr<v1::WorkerHub::Stub> hub_;
   const std::string worker_id_;
-  std::mutex write_mutex_;                         // One write at a time.
+  std::mutex write_mutex_;  // One write at a time.
   std::atomic<std::int64_t> heartbeat_ms_{kHeartbeat.count()};
   std::atomic<bool> welcomed_{false};
   std::atomic<bool> server_drains_{false};
-  HeldUnits held_;                                 // Threads: last.
+  HeldUnits held_;  // Threads: last.
 };
 
 int Client::slots() const {
@@ -112,8 +112,8 @@ v1::WorkerMessage Client::Hello() const {
   hello.set_worker_id(worker_id_);
   hello.set_host(host);
   hello.set_version(FETTLE_VERSION);
-  hello.set_devices_json(devices.dump());
-  hello.set_compilers_json(runner_.compilers().dump());
+  hello.set_devices_json(devices.dump(-1, ' ', false, kReplaceInvalid));
+  hello.set_compilers_json(runner_.compilers().dump(-1, ' ', false, kReplaceInvalid));
   hello.set_slots(slots());
   for (const std::string& key : held_.Keys()) hello.add_held_units(key);
   return message;
@@ -129,8 +129,8 @@ UnitOutcome Client::Work(const WorkUnit& unit, std::stop_token stop) {
   UnitOutcome outcome;
   const absl::StatusOr<UnitResult> result = runner_.Run(unit, blobs, {}, stop);
   if (result.ok()) {
-    outcome.result_json = ToJson(*result).dump(-1, ' ', false,
-                                               nlohmann::json::error_handler_t::replace);
+    outcome.result_json =
+        ToJson(*result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     outcome.blobs = blobs.TakeWritten();
     return outcome;
   }
@@ -192,7 +192,7 @@ void Client::Deliver(Stream& stream, std::stop_token end) {
       v1::UnitReturned& returned = *message.mutable_unit_returned();
       returned.set_unit_id(ready->key.first);
       returned.set_attempt(ready->key.second);
-      returned.set_reason(outcome.reason);
+      returned.set_reason(CutText(outcome.reason, 2000));
       returned.set_retryable(outcome.retryable);
     } else {
       const absl::Status uploaded = blobs_.Upload(outcome.blobs, end);
@@ -222,7 +222,7 @@ void Client::Beat(Stream& stream, std::stop_token end) {
     v1::WorkerMessage message;
     const std::vector<std::string> keys = held_.Keys();
     for (const std::string& key : keys) message.mutable_heartbeat()->add_held_units(key);
-    message.mutable_heartbeat()->set_state_json(nlohmann::json{{"held", keys.size()}}.dump());
+    message.mutable_heartbeat()->set_state_json(nlohmann::json{{"held", keys.size()}}.dump(-1, ' ', false, kReplaceInvalid));
     if (!Write(stream, message)) return;
   }
 }
@@ -230,7 +230,7 @@ void Client::Beat(Stream& stream, std::stop_token end) {
 // Gives every lease back and waits shortly for the server to have them.
 void Client::DrainNow(Stream& stream, const std::string& reason) {
   v1::WorkerMessage message;
-  message.mutable_draining()->set_reason(reason);
+  message.mutable_draining()->set_reason(CutText(reason, 500));
   if (!Write(stream, message)) return;
   held_.ReturnAll(reason);
   held_.WaitEmpty(kDrainLimit);
@@ -275,8 +275,9 @@ absl::Status Client::Run(std::stop_token stop) {
     spdlog::info("reconnect endpoint={} in_ms={} error=\"{}\"", options_.endpoint.endpoint,
                  backoff.count(), std::string(ended.message()));
     std::unique_lock lock(mutex);
-    const milliseconds pause = backoff / 2 + milliseconds(jitter() % static_cast<unsigned>(
-                                                              std::max<std::int64_t>(1, backoff.count() / 2)));
+    const milliseconds pause =
+        backoff / 2 + milliseconds(jitter() % static_cast<unsigned>(
+                                                  std::max<std::int64_t>(1, backoff.count() / 2)));
     wake.wait_for(lock, stop, pause, [] { return false; });
     backoff = std::min(backoff * 2, kLongestBackoff);
   }

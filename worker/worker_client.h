@@ -13,12 +13,12 @@
 namespace fettle {
 
 struct WorkerOptions {
-  EndpointOptions endpoint;          // As resolved (ResolveEndpoint).
+  EndpointOptions endpoint;  // As resolved (ResolveEndpoint).
   UnitRunnerOptions runner;
-  std::string worker_id;             // Empty: host, process id and a random part.
-  std::string blob_dir;              // Empty: within the runner's cache folder.
+  std::string worker_id;  // Empty: host, process id and a random part.
+  std::string blob_dir;   // Empty: within the runner's cache folder.
   std::int64_t blob_limit_bytes = std::int64_t{4} << 30;
-  int slots = 0;                     // Units held at once; 0: devices and as many to compile ahead.
+  int slots = 0;  // Units held at once; 0: devices and as many to compile ahead.
 };
 
 // Serves a server's units with `runner` until `stop` is requested; then gives every lease back,

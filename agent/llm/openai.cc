@@ -5,6 +5,7 @@
 
 #include "agent/llm/provider.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -24,7 +25,7 @@ void AppendMessages(const LlmMessage& message, json& out) {
   }
   json turn = {{"role", "assistant"}, {"content", message.text}};
   for (const LlmToolCall& call : message.calls) {
-    const std::string arguments = call.input.is_object() ? call.input.dump() : "{}";
+    const std::string arguments = call.input.is_object() ? call.input.dump(-1, ' ', false, kReplaceInvalid) : "{}";
     turn["tool_calls"].push_back(
         {{"id", call.id},
          {"type", "function"},

@@ -50,8 +50,8 @@ KernelFacts FactsOf(const ElfFile& elf, const std::string& arch, const MsgpackVa
   facts.parameter_bytes = kernel.Number(".kernarg_segment_size", -1);
   facts.max_threads = kernel.Number(".max_flat_workgroup_size", -1);
   facts.occupancy_threads = std::max<std::int64_t>(facts.max_threads, 1);
-  const Occupancy occupancy = AmdOccupancy(arch, facts.registers, facts.sgprs,
-                                           facts.shared_bytes, facts.occupancy_threads);
+  const Occupancy occupancy =
+      AmdOccupancy(arch, facts.registers, facts.sgprs, facts.shared_bytes, facts.occupancy_threads);
   facts.occupancy_waves = occupancy.waves;
   facts.max_waves = occupancy.max_waves;
   facts.occupancy_limit = occupancy.limit;
@@ -65,8 +65,8 @@ KernelFacts FactsOf(const ElfFile& elf, const std::string& arch, const MsgpackVa
 
 absl::StatusOr<CodeFacts> ReadAmdFacts(const ElfFile& elf) {
   FETTLE_ASSIGN_OR_RETURN(const MsgpackValue metadata, ReadAmdMetadata(elf));
-  CodeFacts facts{.format = "amdgpu", .arch = ArchOf(metadata.Text("amdhsa.target")),
-                  .kernels = {}};
+  CodeFacts facts{
+      .format = "amdgpu", .arch = ArchOf(metadata.Text("amdhsa.target")), .kernels = {}};
   if (const MsgpackValue* kernels = metadata.Find("amdhsa.kernels"); kernels != nullptr) {
     for (const MsgpackValue& kernel : kernels->items) {
       facts.kernels.push_back(FactsOf(elf, facts.arch, kernel));

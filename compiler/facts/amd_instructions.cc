@@ -23,11 +23,11 @@ std::uint32_t Bits(std::uint32_t word, int high, int low) {
 std::uint64_t ScalarLength(std::uint32_t word) {
   const std::uint32_t first = Bits(word, 7, 0), second = Bits(word, 15, 8);
   const std::uint32_t nine = Bits(word, 31, 23);
-  if (nine == 0b101111111) return 4;                                      // SOPP
-  if (nine == 0b101111101) return first == kLiteral ? 8 : 4;              // SOP1
+  if (nine == 0b101111111) return 4;                                                // SOPP
+  if (nine == 0b101111101) return first == kLiteral ? 8 : 4;                        // SOP1
   if (nine == 0b101111110) return first == kLiteral || second == kLiteral ? 8 : 4;  // SOPC
-  if (Bits(word, 31, 28) == 0b1011) return Bits(word, 27, 23) == 20 ? 8 : 4;  // SOPK
-  return first == kLiteral || second == kLiteral ? 8 : 4;                 // SOP2
+  if (Bits(word, 31, 28) == 0b1011) return Bits(word, 27, 23) == 20 ? 8 : 4;        // SOPK
+  return first == kLiteral || second == kLiteral ? 8 : 4;                           // SOP2
 }
 
 // Bytes of a short vector instruction (bit 31 is 0).
@@ -64,9 +64,9 @@ struct Access {
   int bits;
 };
 std::optional<Access> VectorMemoryAccess(std::uint32_t opcode) {
-  static constexpr std::array kLoads{8, 8, 16, 16, 32, 64, 96, 128};    // From 16.
-  static constexpr std::array kStores{8, 8, 16, 16, 32, 64, 96, 128};   // From 24.
-  static constexpr std::array kD16{8, 8, 8, 8, 16, 16};                 // From 32.
+  static constexpr std::array kLoads{8, 8, 16, 16, 32, 64, 96, 128};   // From 16.
+  static constexpr std::array kStores{8, 8, 16, 16, 32, 64, 96, 128};  // From 24.
+  static constexpr std::array kD16{8, 8, 8, 8, 16, 16};                // From 32.
   if (opcode >= 16 && opcode < 24) return Access{"load", kLoads[opcode - 16]};
   if (opcode >= 24 && opcode < 32) return Access{"store", kStores[opcode - 24]};
   if (opcode >= 32 && opcode < 38) return Access{"load", kD16[opcode - 32]};
@@ -100,7 +100,8 @@ std::string ClassOfFlat(std::uint32_t word) {
   if (const auto access = VectorMemoryAccess(opcode)) {
     return fmt::format("{}_{}.b{}", name, access->verb, access->bits);
   }
-  if (const int bits = DirectToLds(opcode); bits > 0) return fmt::format("{}_to_lds.b{}", name, bits);
+  if (const int bits = DirectToLds(opcode); bits > 0)
+    return fmt::format("{}_to_lds.b{}", name, bits);
   if (opcode >= 64 && opcode < 110) return fmt::format("{}_atomic", name);
   return {};
 }
@@ -121,15 +122,19 @@ std::string ClassOfLds(std::uint32_t word) {
   switch (opcode) {
     case 13:
       return "lds_write.b32";
-    case 14: case 15:
+    case 14:
+    case 15:
       return "lds_write2.b32";
-    case 30: case 84:
+    case 30:
+    case 84:
       return "lds_write.b8";
-    case 31: case 85:
+    case 31:
+    case 85:
       return "lds_write.b16";
     case 77:
       return "lds_write.b64";
-    case 78: case 79:
+    case 78:
+    case 79:
       return "lds_write2.b64";
     case 222:
       return "lds_write.b96";
@@ -137,25 +142,39 @@ std::string ClassOfLds(std::uint32_t word) {
       return "lds_write.b128";
     case 54:
       return "lds_read.b32";
-    case 55: case 56:
+    case 55:
+    case 56:
       return "lds_read2.b32";
-    case 57: case 58: case 86: case 87: case 88: case 89:
+    case 57:
+    case 58:
+    case 86:
+    case 87:
+    case 88:
+    case 89:
       return "lds_read.b8";
-    case 59: case 60: case 90: case 91:
+    case 59:
+    case 60:
+    case 90:
+    case 91:
       return "lds_read.b16";
     case 118:
       return "lds_read.b64";
-    case 119: case 120:
+    case 119:
+    case 120:
       return "lds_read2.b64";
     case 254:
       return "lds_read.b96";
     case 255:
       return "lds_read.b128";
-    case 224: case 226: case 227:
+    case 224:
+    case 226:
+    case 227:
       return "lds_read_transposed.b64";
     case 225:
       return "lds_read_transposed.b96";
-    case 61: case 62: case 63:
+    case 61:
+    case 62:
+    case 63:
       return "lane_exchange";
     default:
       break;

@@ -78,8 +78,10 @@ absl::StatusOr<CodeFacts> ReadFacts(std::string_view bytes, std::string_view tar
 }
 
 nlohmann::json ToJson(const CodeFacts& facts) {
-  nlohmann::json json{{"format", facts.format}, {"arch", facts.arch},
-                      {"size_bytes", facts.size_bytes}, {"kernels", nlohmann::json::array()}};
+  nlohmann::json json{{"format", facts.format},
+                      {"arch", facts.arch},
+                      {"size_bytes", facts.size_bytes},
+                      {"kernels", nlohmann::json::array()}};
   for (const KernelFacts& kernel : facts.kernels) json["kernels"].push_back(ToJson(kernel));
   return json;
 }

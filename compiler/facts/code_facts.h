@@ -16,23 +16,23 @@ namespace fettle {
 
 // -1 stands for "the object does not say".
 struct KernelFacts {
-  std::string name;                    // Symbol.
-  std::int64_t registers = -1;         // Per thread: NVIDIA registers; AMD VGPRs in total.
-  std::int64_t arch_vgprs = -1;        // AMD: of these, ordinary ones ...
-  std::int64_t accumulators = -1;      // ... and AGPRs.
-  std::int64_t sgprs = -1;             // AMD.
-  std::int64_t vgpr_spills = -1;       // AMD: registers spilled; a cubin holds no such count.
+  std::string name;                // Symbol.
+  std::int64_t registers = -1;     // Per thread: NVIDIA registers; AMD VGPRs in total.
+  std::int64_t arch_vgprs = -1;    // AMD: of these, ordinary ones ...
+  std::int64_t accumulators = -1;  // ... and AGPRs.
+  std::int64_t sgprs = -1;         // AMD.
+  std::int64_t vgpr_spills = -1;   // AMD: registers spilled; a cubin holds no such count.
   std::int64_t sgpr_spills = -1;
-  std::int64_t local_bytes = -1;       // Scratch (AMD) or local frame (NVIDIA) per thread.
-  std::int64_t shared_bytes = -1;      // Static LDS or shared memory of a block.
+  std::int64_t local_bytes = -1;   // Scratch (AMD) or local frame (NVIDIA) per thread.
+  std::int64_t shared_bytes = -1;  // Static LDS or shared memory of a block.
   std::int64_t parameter_bytes = -1;
-  std::int64_t named_barriers = -1;    // NVIDIA.
-  std::int64_t max_threads = -1;       // Of a block, as compiled for; 0: no bound.
+  std::int64_t named_barriers = -1;  // NVIDIA.
+  std::int64_t max_threads = -1;     // Of a block, as compiled for; 0: no bound.
   // At `occupancy_threads` threads a block and without dynamic shared memory, which no object
   // knows: waves per SIMD (AMD) or warps per multiprocessor (NVIDIA), of at most max_waves.
   std::int64_t occupancy_threads = 0;
   std::int64_t occupancy_waves = -1, max_waves = -1;
-  std::string occupancy_limit;         // "none", "vgpr", "sgpr", "lds", "registers", "shared", ...
+  std::string occupancy_limit;  // "none", "vgpr", "sgpr", "lds", "registers", "shared", ...
   // Instructions in the code, by class: "global_load.b128", "lds_read.b64", "barrier",
   // "global_atomic", ... and "instructions", all of them but padding. Empty: not decoded.
   std::map<std::string, std::int64_t> instructions;
@@ -49,9 +49,9 @@ struct CodeFacts {
   const KernelFacts* Find(std::string_view symbol) const;
 };
 
-// Reads a code object of either vendor. kInvalidArgument: damaged, or neither an AMD code object nor
-// a cubin (PTX and shared objects of the cpu target hold no such facts). `target`, unless empty, is
-// what the object should be for: another architecture is kInvalidArgument too.
+// Reads a code object of either vendor. kInvalidArgument: damaged, or neither an AMD code object
+// nor a cubin (PTX and shared objects of the cpu target hold no such facts). `target`, unless
+// empty, is what the object should be for: another architecture is kInvalidArgument too.
 absl::StatusOr<CodeFacts> ReadFacts(std::string_view bytes, std::string_view target);
 
 // Unknown values are left out.

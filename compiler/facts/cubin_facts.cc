@@ -14,7 +14,8 @@ namespace {
 constexpr unsigned kMaxThreads = 0x05, kRequiredBlock = 0x10, kFrameSize = 0x11,
                    kParameterBytes = 0x19, kRegisterCount = 0x2f, kBarriers = 0x4c;
 constexpr unsigned kSized = 4;  // Record format: a 2-byte size and that many bytes.
-constexpr std::int64_t kReservedShared = 1024;  // The system's own, first in .nv.shared since sm_90.
+constexpr std::int64_t kReservedShared =
+    1024;  // The system's own, first in .nv.shared since sm_90.
 
 struct Kernel {
   KernelFacts facts;
@@ -23,8 +24,8 @@ struct Kernel {
 };
 using Kernels = std::map<std::string, Kernel>;
 
-void ReadRecord(const ElfFile& elf, const std::string& kernel, unsigned attribute,
-                ByteSpan payload, Kernels& kernels) {
+void ReadRecord(const ElfFile& elf, const std::string& kernel, unsigned attribute, ByteSpan payload,
+                Kernels& kernels) {
   if (kernel.empty()) {  // Of the whole file: symbol, number.
     const auto symbol = LoadAt<std::uint32_t>(payload, 0);
     const std::int64_t number = LoadAt<std::uint32_t>(payload, 4);
@@ -89,20 +90,42 @@ struct Opcode {
   bool sized = false;  // Bits 73 to 75 hold the width.
 };
 constexpr Opcode kOpcodes[] = {
-    {0x23c, "HMMA", true},       {0x237, "IMMA", true},      {0x23f, "DMMA", true},
-    {0x9f0, "HGMMA", true},      {0x27a, "QMMA", true},      {0x5ea, "UTCMMA", true},
-    {0xdea, "UTCMMA", true},     {0x981, "global_load", false, true},
-    {0x986, "global_store", false, true},                    {0x984, "lds_read", false, true},
-    {0x988, "lds_write", false, true},                       {0x388, "lds_write", false, true},
-    {0x983, "local_load", false, true},                      {0x387, "local_store", false, true},
-    {0x987, "local_store", false, true},                     {0x980, "flat_load", false, true},
-    {0x985, "flat_store", false, true},                      {0x83b, "lds_read_matrix"},
-    {0x844, "lds_write_matrix"}, {0xfae, "global_to_lds"},   {0x5b4, "tensor_load"},
-    {0x9b5, "tensor_store"},     {0x3b5, "tensor_store"},    {0x3ba, "bulk_copy"},
-    {0xb1d, "barrier"},          {0xf89, "lane_exchange"},   {0x9a2, "flat_atomic"},
-    {0x98e, "global_atomic"},    {0x9a6, "global_atomic"},   {0x3a9, "global_atomic"},
-    {0x3a8, "global_atomic"},    {0x38d, "lds_atomic"},      {0x58d, "lds_atomic"},
-    {0xf8c, "lds_atomic"},       {0x58c, "lds_atomic"},      {0x308, "special_function"},
+    {0x23c, "HMMA", true},
+    {0x237, "IMMA", true},
+    {0x23f, "DMMA", true},
+    {0x9f0, "HGMMA", true},
+    {0x27a, "QMMA", true},
+    {0x5ea, "UTCMMA", true},
+    {0xdea, "UTCMMA", true},
+    {0x981, "global_load", false, true},
+    {0x986, "global_store", false, true},
+    {0x984, "lds_read", false, true},
+    {0x988, "lds_write", false, true},
+    {0x388, "lds_write", false, true},
+    {0x983, "local_load", false, true},
+    {0x387, "local_store", false, true},
+    {0x987, "local_store", false, true},
+    {0x980, "flat_load", false, true},
+    {0x985, "flat_store", false, true},
+    {0x83b, "lds_read_matrix"},
+    {0x844, "lds_write_matrix"},
+    {0xfae, "global_to_lds"},
+    {0x5b4, "tensor_load"},
+    {0x9b5, "tensor_store"},
+    {0x3b5, "tensor_store"},
+    {0x3ba, "bulk_copy"},
+    {0xb1d, "barrier"},
+    {0xf89, "lane_exchange"},
+    {0x9a2, "flat_atomic"},
+    {0x98e, "global_atomic"},
+    {0x9a6, "global_atomic"},
+    {0x3a9, "global_atomic"},
+    {0x3a8, "global_atomic"},
+    {0x38d, "lds_atomic"},
+    {0x58d, "lds_atomic"},
+    {0xf8c, "lds_atomic"},
+    {0x58c, "lds_atomic"},
+    {0x308, "special_function"},
 };
 constexpr unsigned kNop = 0x918;
 
@@ -117,16 +140,15 @@ const Opcode* FindOpcode(unsigned code) {
 
 absl::StatusOr<CodeFacts> ReadCubinFacts(const ElfFile& elf) {
   constexpr unsigned kNewAbi = 8;  // Since then the architecture is in the flags' second byte.
-  const int sm = static_cast<int>(elf.abi_version >= kNewAbi ? elf.flags >> 8 & 0xff
-                                                             : elf.flags & 0xff);
+  const int sm =
+      static_cast<int>(elf.abi_version >= kNewAbi ? elf.flags >> 8 & 0xff : elf.flags & 0xff);
   Kernels kernels;
   for (const ElfSection& section : elf.sections) {
     if (const std::string code = After(section.name, ".text."); !code.empty()) {
       kernels[code].code = section.bytes;
     } else if (const std::string shared = After(section.name, ".nv.shared."); !shared.empty()) {
       constexpr std::uint64_t kSane = std::uint64_t{1} << 32;
-      kernels[shared].shared_bytes =
-          static_cast<std::int64_t>(std::min(section.size, kSane));
+      kernels[shared].shared_bytes = static_cast<std::int64_t>(std::min(section.size, kSane));
     } else if (section.name == ".nv.info") {
       ReadInfo(elf, "", section.bytes, kernels);
     } else if (const std::string info = After(section.name, ".nv.info."); !info.empty()) {

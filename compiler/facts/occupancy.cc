@@ -51,21 +51,24 @@ Occupancy AmdOccupancy(std::string_view arch, std::int64_t vgprs, std::int64_t s
   const std::int64_t used = Sane(vgprs), lds = Sane(lds_bytes);
   const std::int64_t by_vgpr =
       used == 0 ? kMaxWaves : std::min(kMaxWaves, kVgprs / RoundUp(used, kVgprUnit));
-  const std::int64_t by_sgpr =
-      std::min<std::int64_t>(kMaxWaves, sgprs <= 80 ? 10 : sgprs <= 88 ? 9 : sgprs <= 100 ? 8 : 7);
+  const std::int64_t by_sgpr = std::min<std::int64_t>(kMaxWaves, sgprs <= 80    ? 10
+                                                                 : sgprs <= 88  ? 9
+                                                                 : sgprs <= 100 ? 8
+                                                                                : 7);
   std::int64_t by_lds = kMaxWaves;
   if (lds > 0) {
-    // As LLVM counts: without rounding up to the unit of allocation (512 bytes; 1280 on gfx950, where
-    // five groups of 32 KiB therefore count as fitting and four do).
+    // As LLVM counts: without rounding up to the unit of allocation (512 bytes; 1280 on gfx950,
+    // where five groups of 32 KiB therefore count as fitting and four do).
     const std::int64_t groups = lds_of_cu / lds;
     const std::int64_t waves_of_group = RoundUp(Sane(threads), kLanes) / kLanes;
     by_lds = std::min(kMaxWaves, (groups * waves_of_group + kSimds - 1) / kSimds);
   }
   const std::int64_t waves = std::min({by_vgpr, by_sgpr, by_lds});
-  return {waves, kMaxWaves, waves == kMaxWaves ? "none"
-                            : waves == by_vgpr ? "vgpr"
-                            : waves == by_lds  ? "lds"
-                                               : "sgpr"};
+  return {waves, kMaxWaves,
+          waves == kMaxWaves ? "none"
+          : waves == by_vgpr ? "vgpr"
+          : waves == by_lds  ? "lds"
+                             : "sgpr"};
 }
 
 Occupancy NvidiaOccupancy(int sm, std::int64_t registers, std::int64_t shared_bytes,
@@ -75,18 +78,18 @@ Occupancy NvidiaOccupancy(int sm, std::int64_t registers, std::int64_t shared_by
   const std::int64_t warps = std::max<std::int64_t>(1, RoundUp(Sane(threads), 32) / 32);
   std::int64_t by_registers = std::numeric_limits<std::int64_t>::max();
   if (registers > 0) {
-    by_registers =
-        kRegistersOfQuarter / RoundUp(Sane(registers) * 32, kRegisterUnit) * 4 / warps;
+    by_registers = kRegistersOfQuarter / RoundUp(Sane(registers) * 32, kRegisterUnit) * 4 / warps;
   }
   const std::int64_t shared = RoundUp(Sane(shared_bytes) + machine.reserved_bytes, kSharedUnit);
   const std::int64_t by_shared = machine.shared_bytes / std::max<std::int64_t>(1, shared);
   const std::int64_t by_warps = machine.max_warps / warps;
   const std::int64_t blocks = std::min({by_registers, by_shared, by_warps, machine.max_blocks});
-  return {blocks * warps, machine.max_warps, blocks * warps == machine.max_warps ? "none"
-                                             : blocks == by_warps                ? "warps"
-                                             : blocks == by_registers            ? "registers"
-                                             : blocks == by_shared               ? "shared"
-                                                                                 : "blocks"};
+  return {blocks * warps, machine.max_warps,
+          blocks * warps == machine.max_warps ? "none"
+          : blocks == by_warps                ? "warps"
+          : blocks == by_registers            ? "registers"
+          : blocks == by_shared               ? "shared"
+                                              : "blocks"};
 }
 
 }  // namespace fettle

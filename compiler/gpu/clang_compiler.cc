@@ -42,9 +42,10 @@ std::string FindProgram(const std::string& name) {
 std::string EntryPointers(const std::vector<std::string>& entries) {
   std::string text = "\n#line 1 \"<entries>\"\n";
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    text += fmt::format("extern \"C\" __device__ __attribute__((used)) const void* const {}{} = "
-                        "reinterpret_cast<const void*>(&{});\n",
-                        kEntryPrefix, i, entries[i]);
+    text += fmt::format(
+        "extern \"C\" __device__ __attribute__((used)) const void* const {}{} = "
+        "reinterpret_cast<const void*>(&{});\n",
+        kEntryPrefix, i, entries[i]);
   }
   return text;
 }
@@ -91,7 +92,8 @@ std::vector<std::string> SymbolsOf(ByteSpan object, std::size_t count) {
 class ClangCompiler final : public KernelCompiler {
  public:
   ClangCompiler(ClangOptions options, TemporaryFolder shims)
-      : options_(std::move(options)), shims_(std::move(shims)),
+      : options_(std::move(options)),
+        shims_(std::move(shims)),
         sandbox_(options_.isolate ? Sandbox::Probe() : Sandbox::None("not asked for")) {}
 
   absl::Status Prepare() {
@@ -106,8 +108,8 @@ class ClangCompiler final : public KernelCompiler {
       program_ = FindProgram(name);
       if (!program_.empty() && Identify()) return absl::OkStatus();
     }
-    return absl::UnavailableError(fmt::format(
-        "find clang for AMD (tried {}): install clang-22 and lld-22", tried));
+    return absl::UnavailableError(
+        fmt::format("find clang for AMD (tried {}): install clang-22 and lld-22", tried));
   }
 
   std::string_view name() const override { return "clang"; }
@@ -123,14 +125,13 @@ class ClangCompiler final : public KernelCompiler {
     const auto start = std::chrono::steady_clock::now();
     FETTLE_RETURN_IF_ERROR(CheckRequest(request, name()));
     if (!Supports(request.target)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "compile for {}: {} does not know this target", request.target.name, compiler_));
+      return absl::InvalidArgumentError(fmt::format("compile for {}: {} does not know this target",
+                                                    request.target.name, compiler_));
     }
     if (stop.stop_requested()) return absl::CancelledError("compile: stopped");
     const GpuOptions options = ReadAmdOptions(request.options);
     CompileResult result;
-    if (auto objections =
-            FindRequestObjections(request, options.rejected, AllowedAmdOptions());
+    if (auto objections = FindRequestObjections(request, options.rejected, AllowedAmdOptions());
         !objections.empty()) {
       result = RejectionOf(std::move(objections));
     } else {
@@ -199,12 +200,25 @@ class ClangCompiler final : public KernelCompiler {
                                      const std::string& source_file,
                                      const std::string& shims) const {
     const DialectHeaders headers = HeadersFor(GpuFrontEnd::kClang, request.dialect);
-    std::vector<std::string> argv = {
-        program_, "-x", "hip", "--offload-device-only", "--no-gpu-bundle-output",
-        "--offload-arch=" + request.target.name, "-O3", "-std=c++17", "-nogpuinc", "-nogpulib",
-        "-nostdinc", "-fdeclspec", "-fuse-cuid=none", "-fno-color-diagnostics",
-        "-ferror-limit=50", "-DFETTLE_TARGET_AMD=1", "-I" + ShimFolder(shims, request.dialect),
-        "-include", headers.first};
+    std::vector<std::string> argv = {program_,
+                                     "-x",
+                                     "hip",
+                                     "--offload-device-only",
+                                     "--no-gpu-bundle-output",
+                                     "--offload-arch=" + request.target.name,
+                                     "-O3",
+                                     "-std=c++17",
+                                     "-nogpuinc",
+                                     "-nogpulib",
+                                     "-nostdinc",
+                                     "-fdeclspec",
+                                     "-fuse-cuid=none",
+                                     "-fno-color-diagnostics",
+                                     "-ferror-limit=50",
+                                     "-DFETTLE_TARGET_AMD=1",
+                                     "-I" + ShimFolder(shims, request.dialect),
+                                     "-include",
+                                     headers.first};
     for (const auto& [macro, value] : request.macros) {
       argv.push_back(fmt::format("-D{}={}", macro, value));
     }
@@ -216,8 +230,8 @@ class ClangCompiler final : public KernelCompiler {
   CompileResult ResultOf(const CompileRequest& request, const ChildResult& child,
                          std::string object, const std::string& shims) const {
     CompileResult result;
-    result.log = CleanLog(StripTemporaryFolders(child.output), {{shims + "/cuda/", ""},
-                                                                {shims + "/hip/", ""}});
+    result.log = CleanLog(StripTemporaryFolders(child.output),
+                          {{shims + "/cuda/", ""}, {shims + "/hip/", ""}});
     result.diagnostics = ParseGnuDiagnostics(result.log);
     if (child.ok() && !object.empty()) {
       result.symbols = SymbolsOf(AsBytes(object), request.entries.size());

@@ -115,8 +115,8 @@ void Reap(std::map<pid_t, Child>& children) {
   }
 }
 
-// SIGCHLD, blocked. Before the compiler is loaded: it may start threads, and one that does not block the
-// signal would swallow it.
+// SIGCHLD, blocked. Before the compiler is loaded: it may start threads, and one that does not
+// block the signal would swallow it.
 sigset_t BlockChildSignals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -163,7 +163,8 @@ int Main(int argc, char** argv) {
   setenv("TMPDIR", argv[2], 1);
   BlockChildSignals();
   Hello hello;
-  const auto library = Library::Load(kind == "nvrtc", Strings(argv + 3, argv + argc), hello.problem);
+  const auto library =
+      Library::Load(kind == "nvrtc", Strings(argv + 3, argv + argc), hello.problem);
   if (library != nullptr) hello = library->Describe();
   if (!WriteFrame(kControl, Frame::kHello, Pack(hello)) || library == nullptr) return 1;
   return Serve(*library, argv[2]);

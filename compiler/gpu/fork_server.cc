@@ -22,10 +22,10 @@
 namespace fettle {
 namespace {
 
-constexpr int kControlFd = 3;                      // As compiled_main.cc has it.
-constexpr std::chrono::seconds kStartLimit{60};    // A cold library on a busy disk.
-constexpr std::chrono::seconds kEndGrace{10};      // Past the child's own wall limit.
-constexpr std::chrono::milliseconds kStopPoll{20}; // How often `stop` is looked at.
+constexpr int kControlFd = 3;                       // As compiled_main.cc has it.
+constexpr std::chrono::seconds kStartLimit{60};     // A cold library on a busy disk.
+constexpr std::chrono::seconds kEndGrace{10};       // Past the child's own wall limit.
+constexpr std::chrono::milliseconds kStopPoll{20};  // How often `stop` is looked at.
 
 class Fd {
  public:
@@ -84,7 +84,8 @@ int Spawn(std::vector<std::string> argv, std::vector<std::string> environment, i
 }
 
 // Waits until `fd` can be read; false after `limit` or when `stop` is requested.
-bool WaitReadable(int fd, std::chrono::steady_clock::time_point until, const std::stop_token& stop) {
+bool WaitReadable(int fd, std::chrono::steady_clock::time_point until,
+                  const std::stop_token& stop) {
   while (!stop.stop_requested() && std::chrono::steady_clock::now() < until) {
     pollfd wait{fd, POLLIN, 0};
     if (poll(&wait, 1, static_cast<int>(kStopPoll.count())) > 0) return true;
@@ -128,8 +129,8 @@ class ForkServerImpl final : public ForkServer {
     }
     theirs.reset();
     if (!rtc::WriteFrame(ours.get(), rtc::Frame::kRequest, rtc::Pack(request))) return Gone();
-    const auto until = std::chrono::steady_clock::now() +
-                       std::chrono::seconds(request.wall_seconds) + kEndGrace;
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(request.wall_seconds) + kEndGrace;
     rtc::Ending ending;
     while (true) {
       if (!WaitReadable(ours.get(), until, stop)) {

@@ -28,8 +28,10 @@ void UseLibrary(const std::string& library, RtcOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeNvrtc(const GpuCompilersOptions& options) {
-  RtcOptions rtc{.nvrtc = true, .program = options.program,
-                 .wall_seconds = options.wall_seconds, .cpu_seconds = options.cpu_seconds,
+  RtcOptions rtc{.nvrtc = true,
+                 .program = options.program,
+                 .wall_seconds = options.wall_seconds,
+                 .cpu_seconds = options.cpu_seconds,
                  .isolate = options.isolate};
   // CUDA's usual place may be a link to anywhere.
   std::error_code error;
@@ -40,8 +42,10 @@ absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeNvrtc(const GpuCompilersOpti
 }
 
 absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeHiprtc(const GpuCompilersOptions& options) {
-  RtcOptions rtc{.nvrtc = false, .program = options.program,
-                 .wall_seconds = options.wall_seconds, .cpu_seconds = options.cpu_seconds,
+  RtcOptions rtc{.nvrtc = false,
+                 .program = options.program,
+                 .wall_seconds = options.wall_seconds,
+                 .cpu_seconds = options.cpu_seconds,
                  .isolate = options.isolate};
   const std::string prefix = OrEnvironment(options.hiprtc_prefix, "FETTLE_HIPRTC_PREFIX");
   if (!prefix.empty()) {
@@ -99,9 +103,9 @@ absl::StatusOr<std::unique_ptr<KernelCompiler>> FindGpuCompilerFor(
     if (maker.vendor != target.vendor) continue;
     auto compiler = maker.make(options);
     if (compiler.ok() && (*compiler)->Supports(target)) return compiler;
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", maker.name,
-                           compiler.ok() ? "does not know this target"
-                                         : std::string(compiler.status().message()));
+    reasons += fmt::format(
+        "{}{}: {}", reasons.empty() ? "" : "; ", maker.name,
+        compiler.ok() ? "does not know this target" : std::string(compiler.status().message()));
   }
   return absl::UnavailableError(fmt::format("no compiler for {}: {}", target.name, reasons));
 }

@@ -15,12 +15,12 @@
 namespace fettle {
 
 struct GpuCompilersOptions {
-  std::string program;   // fettle-compiled; empty: beside this program.
+  std::string program;  // fettle-compiled; empty: beside this program.
   // A folder made by deploy/scripts/get_hiprtc.sh: its loader and libraries run hiprtc. Empty: the
   // one named by FETTLE_HIPRTC_PREFIX, if any.
   std::string hiprtc_prefix;
-  // libhiprtc to use without a prefix; empty: the one named by FETTLE_HIPRTC_LIBRARY, else the usual
-  // names.
+  // libhiprtc to use without a prefix; empty: the one named by FETTLE_HIPRTC_LIBRARY, else the
+  // usual names.
   std::string hiprtc_library;
   // libnvrtc to use; empty: the one named by FETTLE_NVRTC_LIBRARY, else the usual names.
   std::string nvrtc_library;

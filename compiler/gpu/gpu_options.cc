@@ -53,9 +53,16 @@ bool IsNvrtcOption(std::string_view option) {
 }
 
 bool IsAmdOption(std::string_view option) {
-  static constexpr std::array<std::string_view, 10> kPlain{
-      "-O0", "-O1", "-O2", "-O3", "-munsafe-fp-atomics", "-ffp-contract=off", "-ffp-contract=on",
-      "-ffp-contract=fast", "-fno-unroll-loops", "-fgpu-flush-denormals-to-zero"};
+  static constexpr std::array<std::string_view, 10> kPlain{"-O0",
+                                                           "-O1",
+                                                           "-O2",
+                                                           "-O3",
+                                                           "-munsafe-fp-atomics",
+                                                           "-ffp-contract=off",
+                                                           "-ffp-contract=on",
+                                                           "-ffp-contract=fast",
+                                                           "-fno-unroll-loops",
+                                                           "-fgpu-flush-denormals-to-zero"};
   return std::find(kPlain.begin(), kPlain.end(), option) != kPlain.end() ||
          IsNumbered(option, "--gpu-max-threads-per-block=");
 }
@@ -100,7 +107,8 @@ GpuOptions ReadAmdOptions(const std::vector<std::string>& options) {
 
 std::string AllowedNvrtcOptions() {
   return "-DNAME=VALUE, -std=c++14|17|20, --use_fast_math, --fmad=, --ftz=, --prec-div=, "
-         "--prec-sqrt=, --maxrregcount=N, --extra-device-vectorization, --generate-line-info, --ptx";
+         "--prec-sqrt=, --maxrregcount=N, --extra-device-vectorization, --generate-line-info, "
+         "--ptx";
 }
 
 std::string AllowedAmdOptions() {

@@ -12,8 +12,8 @@ namespace fettle {
 // A request's options in a compiler's own words.
 struct GpuOptions {
   std::vector<std::string> arguments;
-  bool ptx = false;        // NVRTC: --ptx, PTX text instead of a cubin.
-  std::string rejected;    // The first option that is not on the list; empty: all are.
+  bool ptx = false;      // NVRTC: --ptx, PTX text instead of a cubin.
+  std::string rejected;  // The first option that is not on the list; empty: all are.
 };
 
 // Both take, besides their own: -DNAME[=VALUE], -std=c++14|17|20, --use_fast_math or -ffast-math.

@@ -52,33 +52,42 @@ struct HeaderOf {
 };
 
 // What both dialects may include for device code that neither run-time compiler provides.
-constexpr std::array kStandardHeaders{
-    HeaderOf{"stdint.h", "std_ints.h"},   HeaderOf{"cstdint", "std_ints.h"},
-    HeaderOf{"stddef.h", "std_ints.h"},   HeaderOf{"cstddef", "std_ints.h"},
-    HeaderOf{"limits.h", "std_limits.h"}, HeaderOf{"climits", "std_limits.h"},
-    HeaderOf{"float.h", "std_limits.h"},  HeaderOf{"cfloat", "std_limits.h"},
-    HeaderOf{"math.h", ""},               HeaderOf{"cmath", ""},
-    HeaderOf{"stdio.h", ""},              HeaderOf{"cstdio", ""},
-    HeaderOf{"assert.h", ""},             HeaderOf{"cassert", ""},
-    HeaderOf{"type_traits", "std_type_traits.h"}};
+constexpr std::array kStandardHeaders{HeaderOf{"stdint.h", "std_ints.h"},
+                                      HeaderOf{"cstdint", "std_ints.h"},
+                                      HeaderOf{"stddef.h", "std_ints.h"},
+                                      HeaderOf{"cstddef", "std_ints.h"},
+                                      HeaderOf{"limits.h", "std_limits.h"},
+                                      HeaderOf{"climits", "std_limits.h"},
+                                      HeaderOf{"float.h", "std_limits.h"},
+                                      HeaderOf{"cfloat", "std_limits.h"},
+                                      HeaderOf{"math.h", ""},
+                                      HeaderOf{"cmath", ""},
+                                      HeaderOf{"stdio.h", ""},
+                                      HeaderOf{"cstdio", ""},
+                                      HeaderOf{"assert.h", ""},
+                                      HeaderOf{"cassert", ""},
+                                      HeaderOf{"type_traits", "std_type_traits.h"}};
 
 constexpr std::array kHipHeaders{
-    HeaderOf{"hip/hip_runtime.h", ""},      HeaderOf{"hip/hip_runtime_api.h", ""},
-    HeaderOf{"hip/hip_fp16.h", ""},         HeaderOf{"hip/hip_vector_types.h", ""},
+    HeaderOf{"hip/hip_runtime.h", ""}, HeaderOf{"hip/hip_runtime_api.h", ""},
+    HeaderOf{"hip/hip_fp16.h", ""}, HeaderOf{"hip/hip_vector_types.h", ""},
     HeaderOf{"hip/math_functions.h", ""}};
 
-constexpr std::array kCudaHeaders{
-    HeaderOf{"cuda.h", ""},           HeaderOf{"cuda_runtime.h", ""},
-    HeaderOf{"cuda_runtime_api.h", ""}, HeaderOf{"cuda_fp16.h", ""},
-    HeaderOf{"cuda_bf16.h", ""},      HeaderOf{"device_launch_parameters.h", ""},
-    HeaderOf{"vector_types.h", ""},   HeaderOf{"math_constants.h", "cuda_math_constants.h"},
-    HeaderOf{"mma.h", "cuda_mma.h"}};
+constexpr std::array kCudaHeaders{HeaderOf{"cuda.h", ""},
+                                  HeaderOf{"cuda_runtime.h", ""},
+                                  HeaderOf{"cuda_runtime_api.h", ""},
+                                  HeaderOf{"cuda_fp16.h", ""},
+                                  HeaderOf{"cuda_bf16.h", ""},
+                                  HeaderOf{"device_launch_parameters.h", ""},
+                                  HeaderOf{"vector_types.h", ""},
+                                  HeaderOf{"math_constants.h", "cuda_math_constants.h"},
+                                  HeaderOf{"mma.h", "cuda_mma.h"}};
 
 // A word that only one vendor's compilers know.
 struct Foreign {
   std::string_view word;
-  bool prefix;             // The word is the beginning of a name.
-  Vendor vendor;           // Whose it is.
+  bool prefix;    // The word is the beginning of a name.
+  Vendor vendor;  // Whose it is.
   std::string_view what;
 };
 constexpr std::array kForeign{
@@ -215,7 +224,8 @@ std::vector<Diagnostic> FindRequestObjections(const CompileRequest& request,
   }
   for (const auto& [name, text] : request.headers) {
     if (!IsHeaderName(name)) object(fmt::format("header \"{}\": not a relative path", name));
-    for (Diagnostic& diagnostic : FindFileAccess(text, name)) found.push_back(std::move(diagnostic));
+    for (Diagnostic& diagnostic : FindFileAccess(text, name))
+      found.push_back(std::move(diagnostic));
   }
   return found;
 }
@@ -223,9 +233,9 @@ std::vector<Diagnostic> FindRequestObjections(const CompileRequest& request,
 CompileResult RejectionOf(std::vector<Diagnostic> diagnostics) {
   CompileResult result;
   for (const Diagnostic& d : diagnostics) {
-    result.log += d.line > 0 ? fmt::format("{}:{}:{}: {}: {}\n", d.file, d.line, d.column,
-                                           d.severity, d.text)
-                             : fmt::format("{}: {}: {}\n", d.file, d.severity, d.text);
+    result.log +=
+        d.line > 0 ? fmt::format("{}:{}:{}: {}: {}\n", d.file, d.line, d.column, d.severity, d.text)
+                   : fmt::format("{}: {}: {}\n", d.file, d.severity, d.text);
   }
   result.log = CleanLog(std::move(result.log), {});
   result.diagnostics = std::move(diagnostics);

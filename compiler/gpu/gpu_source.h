@@ -12,9 +12,9 @@
 
 namespace fettle {
 
-// In-memory headers that a source of `dialect` sees when it is compiled for `vendor`, and the one of
-// them that is included before its first line ("" for none). So a plain CUDA kernel compiles for AMD
-// and a HIP kernel for NVIDIA, with its own line numbers.
+// In-memory headers that a source of `dialect` sees when it is compiled for `vendor`, and the one
+// of them that is included before its first line ("" for none). So a plain CUDA kernel compiles for
+// AMD and a HIP kernel for NVIDIA, with its own line numbers.
 struct DialectHeaders {
   std::vector<std::pair<std::string, std::string>> headers;  // Name, text.
   std::string first;

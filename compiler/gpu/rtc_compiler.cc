@@ -72,29 +72,32 @@ std::string EndingText(const rtc::Ending& ending, std::int64_t wall_seconds) {
   if (WIFSIGNALED(ending.wait_status)) {
     const int signal = WTERMSIG(ending.wait_status);
     if (signal == SIGALRM || signal == SIGXCPU || signal == SIGKILL) {
-      return fmt::format("the compile passed its limit of {} s or of memory; make the source smaller "
-                         "(template recursion, unrolling, macros)", wall_seconds);
+      return fmt::format(
+          "the compile passed its limit of {} s or of memory; make the source smaller "
+          "(template recursion, unrolling, macros)",
+          wall_seconds);
     }
     return fmt::format("the compiler crashed on this source (signal {}, {})", signal,
                        strsignal(signal));
   }
-  return fmt::format("the compiler ended its process on this source (exit code {}); most often an "
-                     "option it does not know or too little memory",
-                     WEXITSTATUS(ending.wait_status));
+  return fmt::format(
+      "the compiler ended its process on this source (exit code {}); most often an "
+      "option it does not know or too little memory",
+      WEXITSTATUS(ending.wait_status));
 }
 
 class RtcCompiler final : public KernelCompiler {
  public:
   RtcCompiler(RtcOptions options, TemporaryFolder temporary)
-      : options_(std::move(options)), temporary_(std::move(temporary)),
+      : options_(std::move(options)),
+        temporary_(std::move(temporary)),
         sandbox_(options_.isolate ? Sandbox::Probe() : Sandbox::None("not asked for")) {}
 
   absl::Status Prepare() {
     if (options_.program.empty()) options_.program = FolderOfThisProgram() + "/fettle-compiled";
     if (!Exists(options_.program)) {
-      return absl::UnavailableError(
-          fmt::format("start {}: there is no such program; install it beside fettle",
-                      options_.program));
+      return absl::UnavailableError(fmt::format(
+          "start {}: there is no such program; install it beside fettle", options_.program));
     }
     FETTLE_ASSIGN_OR_RETURN(const std::shared_ptr<ForkServer> server, Server());
     const rtc::Hello& hello = server->hello();
@@ -125,17 +128,16 @@ class RtcCompiler final : public KernelCompiler {
     const auto start = std::chrono::steady_clock::now();
     FETTLE_RETURN_IF_ERROR(CheckRequest(request, name()));
     if (!Supports(request.target)) {
-      return absl::InvalidArgumentError(
-          fmt::format("compile for {}: {} does not know this target", request.target.name,
-                      compiler_));
+      return absl::InvalidArgumentError(fmt::format("compile for {}: {} does not know this target",
+                                                    request.target.name, compiler_));
     }
     if (stop.stop_requested()) return absl::CancelledError("compile: stopped");
-    const GpuOptions options = options_.nvrtc ? ReadNvrtcOptions(request.options)
-                                              : ReadAmdOptions(request.options);
+    const GpuOptions options =
+        options_.nvrtc ? ReadNvrtcOptions(request.options) : ReadAmdOptions(request.options);
     CompileResult result;
-    if (auto objections = FindRequestObjections(
-            request, options.rejected,
-            options_.nvrtc ? AllowedNvrtcOptions() : AllowedAmdOptions());
+    if (auto objections =
+            FindRequestObjections(request, options.rejected,
+                                  options_.nvrtc ? AllowedNvrtcOptions() : AllowedAmdOptions());
         !objections.empty()) {
       result = RejectionOf(std::move(objections));
     } else {
@@ -196,8 +198,8 @@ class RtcCompiler final : public KernelCompiler {
       }
     }
     if (options_.nvrtc) {
-      const std::string arch = options.ptx ? "compute_" + request.target.name.substr(3)
-                                           : request.target.name;
+      const std::string arch =
+          options.ptx ? "compute_" + request.target.name.substr(3) : request.target.name;
       wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1"};
       if (!options.ptx) wire.options.emplace_back("--ptxas-options=--warn-on-spills");
       if (!shims.first.empty()) wire.options.push_back("--pre-include=" + shims.first);

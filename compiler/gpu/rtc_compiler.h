@@ -16,13 +16,13 @@ struct RtcOptions {
   // Put before the compile server's command line: a loader of a newer glibc, say
   // {"P/usr/lib64/ld-linux-x86-64.so.2", "--library-path", "P/usr/lib/x86_64-linux-gnu"}.
   std::vector<std::string> argv_prefix;
-  std::vector<std::string> readable;       // Folders the sandboxed server must also see.
-  std::string program;                     // fettle-compiled; empty: beside this program.
-  std::vector<std::string> include_dirs;   // NVRTC; empty: the one of the library's own CUDA.
+  std::vector<std::string> readable;      // Folders the sandboxed server must also see.
+  std::string program;                    // fettle-compiled; empty: beside this program.
+  std::vector<std::string> include_dirs;  // NVRTC; empty: the one of the library's own CUDA.
   std::int64_t wall_seconds = 60, cpu_seconds = 60;
   std::int64_t address_space_bytes = std::int64_t{8} << 30;
   std::int64_t file_bytes = std::int64_t{256} << 20;
-  bool isolate = true;                     // In bubblewrap, where it works.
+  bool isolate = true;  // In bubblewrap, where it works.
 };
 
 // Compiles with NVRTC ("nvrtc", sm_*) or hiprtc ("hiprtc", gfx*), one child process per compile.

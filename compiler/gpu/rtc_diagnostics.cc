@@ -2,8 +2,8 @@
 #include "compiler/gpu/rtc_diagnostics.h"
 
 #include <array>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 
 namespace fettle {
 namespace {
@@ -25,9 +25,9 @@ bool SplitSeverity(std::string_view rest, Diagnostic& diagnostic) {
   struct Word {
     std::string_view prefix, severity;
   };
-  static constexpr std::array kWords{
-      Word{"catastrophic error", "error"}, Word{"error", "error"},     Word{"warning", "warning"},
-      Word{"remark", "remark"},            Word{"note", "note"}};
+  static constexpr std::array kWords{Word{"catastrophic error", "error"}, Word{"error", "error"},
+                                     Word{"warning", "warning"}, Word{"remark", "remark"},
+                                     Word{"note", "note"}};
   for (const Word& word : kWords) {
     if (!rest.starts_with(word.prefix)) continue;
     const std::size_t colon = rest.find(':', word.prefix.size());
@@ -117,9 +117,9 @@ std::string StripTemporaryFolders(std::string_view log) {
   std::size_t at = 0;
   while (at < log.size()) {
     // A path begins at a slash that no name character comes before.
-    const bool begins = log[at] == '/' &&
-                        (at == 0 || std::isspace(static_cast<unsigned char>(log[at - 1])) != 0 ||
-                         log[at - 1] == '"' || log[at - 1] == '\'' || log[at - 1] == '(');
+    const bool begins =
+        log[at] == '/' && (at == 0 || std::isspace(static_cast<unsigned char>(log[at - 1])) != 0 ||
+                           log[at - 1] == '"' || log[at - 1] == '\'' || log[at - 1] == '(');
     if (!begins) {
       out += log[at++];
       continue;

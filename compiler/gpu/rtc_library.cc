@@ -61,7 +61,8 @@ std::unique_ptr<Library> Library::Load(bool nvrtc, const Strings& files, std::st
     }
     library->FindArchs();
     // The first compile loads builtins and fills tables that the children then share.
-    Request warm{.name = "warm.cu", .source = "extern \"C\" __global__ void w(float* p) { p[0] = 1; }"};
+    Request warm{.name = "warm.cu",
+                 .source = "extern \"C\" __global__ void w(float* p) { p[0] = 1; }"};
     warm.options = {nvrtc ? "--gpu-architecture=sm_80" : "--offload-arch=gfx90a"};
     library->Compile(warm);
     problem.clear();
@@ -190,8 +191,8 @@ Reply Library::Compile(const Request& request) const {
       const int code = lowered_name_(program, entry.c_str(), &lowered);
       reply.symbols.emplace_back(code == 0 && lowered != nullptr ? lowered : "");
     }
-    reply.object = request.want_ptx ? Text(program, ptx_size_, ptx_)
-                                    : Text(program, code_size_, code_);
+    reply.object =
+        request.want_ptx ? Text(program, ptx_size_, ptx_) : Text(program, code_size_, code_);
   }
   destroy_(&program);
   return reply;

@@ -18,21 +18,21 @@ using Strings = std::vector<std::string>;
 
 // One compile.
 struct Request {
-  std::string name;     // Of the program: what diagnostics call it.
+  std::string name;  // Of the program: what diagnostics call it.
   std::string source;
   Strings header_names, header_texts;
   Strings options;
-  Strings entries;      // Name expressions.
+  Strings entries;  // Name expressions.
   bool want_ptx = false;
   std::int64_t cpu_seconds = 60, wall_seconds = 60;
   std::int64_t address_space_bytes = 0, file_bytes = 0;
 };
 
 struct Reply {
-  int code = 0;          // The library's result; 0: compiled.
-  std::string code_name; // Its name.
+  int code = 0;           // The library's result; 0: compiled.
+  std::string code_name;  // Its name.
   std::string log, object;
-  Strings symbols;       // Of the entries; empty where the library knows none.
+  Strings symbols;  // Of the entries; empty where the library knows none.
 };
 
 // How the child that compiled ended, and what it answered if it did.

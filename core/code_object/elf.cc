@@ -76,8 +76,7 @@ absl::StatusOr<ElfFile> ReadElf(ByteSpan file) {
   const std::uint64_t count = std::min<std::uint64_t>(header.e_shnum, kMaxSections);
   std::vector<std::uint32_t> names;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const ByteSpan raw =
-        SliceOf(file, header.e_shoff + i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
+    const ByteSpan raw = SliceOf(file, header.e_shoff + i * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
     if (raw.empty()) return Damaged(fmt::format("section header {} is cut off", i));
     const auto section = LoadAt<Elf64_Shdr>(raw, 0);
     ByteSpan bytes;
@@ -116,8 +115,10 @@ std::vector<std::string> WritableGlobalsOf(ByteSpan code_object) {
     if (symbol.type != STT_OBJECT || symbol.section >= elf->sections.size()) continue;
     const ElfSection& section = elf->sections[symbol.section];
     if ((section.flags & SHF_WRITE) == 0 || symbol.name.empty()) continue;
-    // A cubin's shared memory and constant banks carry the flag too; kernels cannot keep state there.
-    if (section.name.starts_with(".nv.shared") || section.name.starts_with(".nv.constant")) continue;
+    // A cubin's shared memory and constant banks carry the flag too; kernels cannot keep state
+    // there.
+    if (section.name.starts_with(".nv.shared") || section.name.starts_with(".nv.constant"))
+      continue;
     // What compilers add of their own: constants with relocations, identities, entry names.
     if (section.name == ".data.rel.ro" || symbol.name.starts_with("__hip_cuid_") ||
         symbol.name.find("__amdgcn_name_expr_") != std::string::npos) {

@@ -40,12 +40,12 @@ struct ElfSection {
   std::uint64_t address = 0;
   std::uint64_t size = 0;  // Also of sections without bytes (SHT_NOBITS).
   std::uint32_t link = 0;
-  ByteSpan bytes;          // Points into the file.
+  ByteSpan bytes;  // Points into the file.
 };
 
 struct ElfSymbol {
   std::string name;
-  std::uint8_t type = 0;    // STT_OBJECT, STT_FUNC, ...
+  std::uint8_t type = 0;  // STT_OBJECT, STT_FUNC, ...
   std::uint16_t section = 0;
   std::uint64_t value = 0;
   std::uint64_t size = 0;

@@ -46,7 +46,10 @@ class Parser {
       case 0xcb:
         Number(8);
         return {};
-      case 0xcc: case 0xcd: case 0xce: case 0xcf:
+      case 0xcc:
+      case 0xcd:
+      case 0xce:
+      case 0xcf:
         return Integer(static_cast<std::int64_t>(Number(std::size_t{1} << (tag - 0xcc))));
       case 0xd0:
         return Integer(static_cast<std::int8_t>(Number(1)));
@@ -56,11 +59,15 @@ class Parser {
         return Integer(static_cast<std::int32_t>(Number(4)));
       case 0xd3:
         return Integer(static_cast<std::int64_t>(Number(8)));
-      case 0xd9: case 0xda: case 0xdb:
+      case 0xd9:
+      case 0xda:
+      case 0xdb:
         return Text(Number(std::size_t{1} << (tag - 0xd9)));
-      case 0xdc: case 0xdd:
+      case 0xdc:
+      case 0xdd:
         return Array(Number(std::size_t{2} << (tag - 0xdc)), depth);
-      case 0xde: case 0xdf:
+      case 0xde:
+      case 0xdf:
         return Map(Number(std::size_t{2} << (tag - 0xde)), depth);
       default:
         return Fail(fmt::format("unknown tag 0x{:02x}", tag));

@@ -1,5 +1,6 @@
 // fettle_digest: see device/gpu_kernels.h. Included by the sources of both vendors, which define
-// FETTLE_THREAD and FETTLE_THREADS (index and number of threads of the grid) and FETTLE_ADD_TO_GLOBAL.
+// FETTLE_THREAD and FETTLE_THREADS (index and number of threads of the grid) and
+// FETTLE_ADD_TO_GLOBAL.
 typedef unsigned long long fettle_word;
 
 // The finalizer of splitmix64: every bit of the result depends on every bit of x.
@@ -15,7 +16,8 @@ __device__ static inline fettle_word fettle_load(const unsigned char* bytes, fet
   const fettle_word at = i * 8;
   if (aligned && at + 8 <= size) return *(const fettle_word*)(bytes + at);
   fettle_word word = 0;
-  for (fettle_word b = 0; b < 8 && at + b < size; ++b) word |= (fettle_word)bytes[at + b] << (8 * b);
+  for (fettle_word b = 0; b < 8 && at + b < size; ++b)
+    word |= (fettle_word)bytes[at + b] << (8 * b);
   return word;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges eigenvalues w and vectors q (columns) of each symmetric matrix by invariants, in double precision and
-// the 1-norm: |A Q - Q W|, |Q W Q' - A| and |Q' Q - I| against multiples of n * eps; values in ascending
-// order; no vector with a clearly negative sum of components. Vectors are never compared with others: those of
-// close values may be any.
+// Judges eigenvalues w and vectors q (columns) of each symmetric matrix by invariants, in double
+// precision and the 1-norm: |A Q - Q W|, |Q W Q' - A| and |Q' Q - I| against multiples of n * eps;
+// values in ascending order; no vector with a clearly negative sum of components. Vectors are never
+// compared with others: those of close values may be any.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -47,12 +47,13 @@ Matrix Product(const Matrix& left, const Matrix& right, std::int64_t n, bool tra
 }
 
 struct Verdict {
-  double over = 0;       // Largest error over its bound.
+  double over = 0;  // Largest error over its bound.
   const char* what = "";
 };
 
 void Note(Verdict& verdict, double error, double bound, const char* what) {
-  double over = bound > 0 ? error / bound : (error == 0 ? 0.0 : std::numeric_limits<double>::infinity());
+  double over =
+      bound > 0 ? error / bound : (error == 0 ? 0.0 : std::numeric_limits<double>::infinity());
   if (std::isnan(over)) over = std::numeric_limits<double>::infinity();
   if (over > verdict.over) verdict = {over, what};
 }
@@ -102,8 +103,8 @@ extern "C" void batched_eigh_check(fettle_check* check) {
     check->worst = verdict.over;
     check->worst_output = 1;
     check->worst_element = b * n * n;
-    std::snprintf(check->message, sizeof(check->message), "matrix %lld: %s", static_cast<long long>(b),
-                  verdict.what);
+    std::snprintf(check->message, sizeof(check->message), "matrix %lld: %s",
+                  static_cast<long long>(b), verdict.what);
   }
 }
 

@@ -19,7 +19,8 @@ extern "C" void bias_gelu_residual_ref(fettle_ref* ref) {
       const double z = x[from] + bias[c];
       const double gelu = 0.5 * z * (1 + std::erf(z * std::sqrt(0.5)));
       y.values[to] = residual[from] + (keep[from] != 0 ? gelu * scale : 0.0);
-      // For large negative z the fp32 sum 1 + erf(z) cancels: the error is relative to z, not to gelu(z).
+      // For large negative z the fp32 sum 1 + erf(z) cancels: the error is relative to z, not to
+      // gelu(z).
       if (y.magnitude != nullptr) {
         y.magnitude[to] = std::abs(residual[from]) +
                           (keep[from] != 0 ? (std::abs(x[from]) + std::abs(bias[c])) * scale : 0.0);

@@ -10,8 +10,7 @@ namespace {
 void Fill(fettle_ref* ref, const char* name, const std::vector<std::int64_t>& values) {
   fettle_result& result = fettle_output(ref, name);
   for (std::int64_t i = 0; i < fettle_row_count(result); ++i) {
-    result.values[i] =
-        static_cast<double>(values[static_cast<std::size_t>(fettle_row(result, i))]);
+    result.values[i] = static_cast<double>(values[static_cast<std::size_t>(fettle_row(result, i))]);
   }
 }
 

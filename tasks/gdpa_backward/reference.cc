@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of generalized dot-product attention over jagged sequences, in double precision. With s = q[m] .
-// k[n], p = scale * act(s) and ds = scale * act'(s) * (dO[m] . v[n]): dq[m] is the sum over n of ds * k[n],
-// dk[n] that over m of ds * q[m], and dv[n] that over m of p * dO[m]; keys sum over the heads that share them.
+// Gradient of generalized dot-product attention over jagged sequences, in double precision. With s
+// = q[m] . k[n], p = scale * act(s) and ds = scale * act'(s) * (dO[m] . v[n]): dq[m] is the sum
+// over n of ds * k[n], dk[n] that over m of ds * q[m], and dv[n] that over m of p * dO[m]; keys sum
+// over the heads that share them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +20,8 @@ struct Activation {
 
 Activation Activate(std::int64_t act, double x) {
   switch (act) {
-    case 0: return {x, 1, 0};
+    case 0:
+      return {x, 1, 0};
     case 1: {
       const double below = 0.5 * (1 + std::erf(x * std::sqrt(0.5)));
       return {x * below, below + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI), 1};
@@ -33,7 +35,8 @@ Activation Activate(std::int64_t act, double x) {
       const double sigmoid = 1 / (1 + std::exp(-x));
       return {x * sigmoid, sigmoid * (1 + x * (1 - sigmoid)), 1};
     }
-    default: return {x > 0 ? x * x : 0, x > 0 ? 2 * x : 0, 2};  // 10.
+    default:
+      return {x > 0 ? x * x : 0, x > 0 ? 2 * x : 0, 2};  // 10.
   }
 }
 
@@ -72,10 +75,16 @@ class Problem {
         scale_(fettle_scalar(ref, "scale")) {}
 
   // Where a head's row starts in q and grad, or in k and v.
-  std::int64_t QueryAt(std::int64_t row, std::int64_t head) const { return (row * heads + head) * d; }
-  std::int64_t KeyAt(std::int64_t row, std::int64_t head) const { return (row * kv_heads + head / group) * d; }
+  std::int64_t QueryAt(std::int64_t row, std::int64_t head) const {
+    return (row * heads + head) * d;
+  }
+  std::int64_t KeyAt(std::int64_t row, std::int64_t head) const {
+    return (row * kv_heads + head / group) * d;
+  }
 
-  bool Near(std::int64_t m, std::int64_t n) const { return window < 0 || std::abs(m - n) <= window; }
+  bool Near(std::int64_t m, std::int64_t n) const {
+    return window < 0 || std::abs(m - n) <= window;
+  }
 
   Pair At(std::int64_t q_at, std::int64_t k_at) const {
     double score = 0, score_size = 0, back = 0, back_size = 0;
@@ -87,12 +96,14 @@ class Problem {
     }
     const Activation a = Activate(act_, score);
     const double scale = std::abs(scale_);
-    // The bound's term for values rounded to bf16 also has to cover the fp32 error of small products.
+    // The bound's term for values rounded to bf16 also has to cover the fp32 error of small
+    // products.
     constexpr double kSmall = 0x1p-10;
-    return {scale_ * a.value, scale * (std::abs(a.value) + kSmall * (1 + std::abs(a.slope)) * score_size),
+    return {scale_ * a.value,
+            scale * (std::abs(a.value) + kSmall * (1 + std::abs(a.slope)) * score_size),
             scale_ * a.slope * back,
-            scale * (std::abs(a.slope * back) +
-                     kSmall * ((1 + std::abs(a.slope)) * back_size + a.bend * score_size * std::abs(back)))};
+            scale * (std::abs(a.slope * back) + kSmall * ((1 + std::abs(a.slope)) * back_size +
+                                                          a.bend * score_size * std::abs(back)))};
   }
 
   const std::int64_t kv_heads, group, heads, d, window;
@@ -108,7 +119,8 @@ class Problem {
 // A row of results and the sizes of its terms.
 class Sums {
  public:
-  Sums(fettle_result& result, std::int64_t at, std::int64_t width) : result_(result), at_(at), width_(width) {
+  Sums(fettle_result& result, std::int64_t at, std::int64_t width)
+      : result_(result), at_(at), width_(width) {
     for (std::int64_t c = at; c < at + width; ++c) {
       result.values[c] = 0;
       if (result.magnitude != nullptr) result.magnitude[c] = 0;
@@ -118,7 +130,8 @@ class Sums {
   void Add(double factor, double factor_size, const double* row) {
     for (std::int64_t c = 0; c < width_; ++c) {
       result_.values[at_ + c] += factor * row[c];
-      if (result_.magnitude != nullptr) result_.magnitude[at_ + c] += factor_size * std::abs(row[c]);
+      if (result_.magnitude != nullptr)
+        result_.magnitude[at_ + c] += factor_size * std::abs(row[c]);
       if (result_.length != nullptr) result_.length[at_ + c] += 1;
     }
   }

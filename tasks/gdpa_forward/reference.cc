@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generalized dot-product attention over jagged sequences, in double precision: o[m] = sum over n of
-// scale * act(q[m] . k[n]) * v[n], over the n with |m - n| <= window where there is a window.
+// Generalized dot-product attention over jagged sequences, in double precision: o[m] = sum over n
+// of scale * act(q[m] . k[n]) * v[n], over the n with |m - n| <= window where there is a window.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,14 +13,22 @@ namespace {
 
 double Activate(std::int64_t act, double x) {
   switch (act) {
-    case 0: return x;
-    case 1: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
-    case 2: return 0.5 * x * (1 + std::tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x)));
-    case 4: return x >= 0 ? x : 0.01 * x;
-    case 5: return std::max(x, 0.0);
-    case 7: return x / (1 + std::exp(-x));
-    case 9: return x * std::clamp(x + 3, 0.0, 6.0) / 6;
-    default: return x >= 0 ? x * x : 0;  // 10.
+    case 0:
+      return x;
+    case 1:
+      return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+    case 2:
+      return 0.5 * x * (1 + std::tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x)));
+    case 4:
+      return x >= 0 ? x : 0.01 * x;
+    case 5:
+      return std::max(x, 0.0);
+    case 7:
+      return x / (1 + std::exp(-x));
+    case 9:
+      return x * std::clamp(x + 3, 0.0, 6.0) / 6;
+    default:
+      return x >= 0 ? x * x : 0;  // 10.
   }
 }
 
@@ -53,7 +61,8 @@ extern "C" void gdpa_forward_ref(fettle_ref* ref) {
     const std::int64_t row = fettle_row(out, i);
     const auto b = static_cast<std::size_t>(queries.sequence_of[static_cast<std::size_t>(row)]);
     const std::int64_t m = row - queries.starts[b], count = k_lens.values[b];
-    const std::int64_t first = window < 0 ? 0 : std::min(count, std::max<std::int64_t>(0, m - window));
+    const std::int64_t first =
+        window < 0 ? 0 : std::min(count, std::max<std::int64_t>(0, m - window));
     const std::int64_t last = window < 0 ? count : std::min(count, m + window + 1);
     for (std::int64_t h = 0; h < heads; ++h) {
       std::vector<double> sums(static_cast<std::size_t>(d)), sizes(static_cast<std::size_t>(d));
@@ -66,10 +75,11 @@ extern "C" void gdpa_forward_ref(fettle_ref* ref) {
           score_size += std::abs(left[c] * k[at + c]);
         }
         const double weight = scale * Activate(act, score);
-        // The bound's term for weights rounded to bf16 also has to cover the fp32 error of small scores;
-        // the activations' slopes are at most 1.5, but for the square.
+        // The bound's term for weights rounded to bf16 also has to cover the fp32 error of small
+        // scores; the activations' slopes are at most 1.5, but for the square.
         const double slope = act == 10 ? 2 * std::abs(score) : 1.5;
-        const double weight_size = std::abs(weight) + 0x1p-10 * std::abs(scale) * slope * score_size;
+        const double weight_size =
+            std::abs(weight) + 0x1p-10 * std::abs(scale) * slope * score_size;
         for (std::int64_t c = 0; c < d; ++c) {
           sums[static_cast<std::size_t>(c)] += weight * v[at + c];
           sizes[static_cast<std::size_t>(c)] += weight_size * std::abs(v[at + c]);

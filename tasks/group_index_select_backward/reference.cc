@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grad_in[g][r] is the sum of grad_out[g][i] over the i with indices[g][i] == r, in double precision.
+// grad_in[g][r] is the sum of grad_out[g][i] over the i with indices[g][i] == r, in double
+// precision.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace {
 
 void AddMember(const fettle_ref* ref, std::int64_t g, std::int64_t width, fettle_result& out) {
-  const std::int64_t rows = fettle_size(ref, "rows"), height = fettle_dims(ref, "heights").values[g];
+  const std::int64_t rows = fettle_size(ref, "rows"),
+                     height = fettle_dims(ref, "heights").values[g];
   const double* from = fettle_input(ref, "grad_out", g).values;
   const std::int64_t* indices = fettle_input(ref, "indices", g).integers;
   std::vector<std::int64_t> place(static_cast<std::size_t>(height), -1);  // Of a row in the result.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HSTU attention over jagged sequences, in double precision: p[m, n] = mask * s * sigmoid(s) / max_len with
-// s = alpha * q[m] . k[n], and o[m] = sum over n of p[m, n] * v[n].
+// HSTU attention over jagged sequences, in double precision: p[m, n] = mask * s * sigmoid(s) /
+// max_len with s = alpha * q[m] . k[n], and o[m] = sum over n of p[m, n] * v[n].
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -30,16 +30,19 @@ bool Sees(const Rules& rules, const Sequence& sequence, std::int64_t m, std::int
   r = std::min(r, last);
   q = std::min(q, last);
   bool sees = m == n || r > q;
-  if (rules.window > 0 && r - q > rules.window && !(rules.full > 0 && r >= last - rules.full)) sees = false;
+  if (rules.window > 0 && r - q > rules.window && !(rules.full > 0 && r >= last - rules.full))
+    sees = false;
   return sees || (rules.contextual > 0 && r == 0 && q < last);
 }
 
 }  // namespace
 
 extern "C" void hstu_forward_ref(fettle_ref* ref) {
-  const std::int64_t heads = fettle_size(ref, "heads"), d = fettle_size(ref, "D"), v = fettle_size(ref, "V");
+  const std::int64_t heads = fettle_size(ref, "heads"), d = fettle_size(ref, "D"),
+                     v = fettle_size(ref, "V");
   const double max_len = static_cast<double>(fettle_size(ref, "max_len"));
-  const Rules rules = {fettle_size(ref, "contextual"), fettle_size(ref, "window"), fettle_size(ref, "full")};
+  const Rules rules = {fettle_size(ref, "contextual"), fettle_size(ref, "window"),
+                       fettle_size(ref, "full")};
   const bool has_targets = fettle_size(ref, "has_targets") != 0;
   const double alpha = fettle_scalar(ref, "alpha");
   const double* q = fettle_input(ref, "q").values;
@@ -72,7 +75,8 @@ extern "C" void hstu_forward_ref(fettle_ref* ref) {
         score *= alpha;
         score_size *= std::abs(alpha);
         const double weight = score / (1 + std::exp(-score)) / max_len;
-        // The bound's term for weights rounded to bf16 also has to cover the fp32 error of small scores.
+        // The bound's term for weights rounded to bf16 also has to cover the fp32 error of small
+        // scores.
         const double weight_size = std::abs(weight) + 0x1p-10 * score_size / max_len;
         const double* from = values + ((sequence.start + n) * heads + h) * v;
         for (std::int64_t c = 0; c < v; ++c) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// With xhat = (x - mean) * rstd and w = dy * gamma: dx = rstd * (w - mean(w) - xhat * mean(w * xhat)) over
-// each row, dgamma the column sums of dy * xhat, dbeta those of dy. In double precision.
+// With xhat = (x - mean) * rstd and w = dy * gamma: dx = rstd * (w - mean(w) - xhat * mean(w *
+// xhat)) over each row, dgamma the column sums of dy * xhat, dbeta those of dy. In double
+// precision.
 #include <cmath>
 #include <cstdint>
 
@@ -33,7 +34,8 @@ void RowGradients(fettle_ref* ref) {
       dx.values[at] = rstd * (weighted - sum - xhat * along);
       if (dx.magnitude != nullptr) {
         const double xhat_size = (std::abs(x[c]) + std::abs(mean)) * std::abs(rstd);
-        dx.magnitude[at] = std::abs(rstd) * (std::abs(weighted) + sum_size + xhat_size * along_size);
+        dx.magnitude[at] =
+            std::abs(rstd) * (std::abs(weighted) + sum_size + xhat_size * along_size);
       }
       if (dx.length != nullptr) dx.length[at] = n;
     }
@@ -58,8 +60,9 @@ void ColumnSums(fettle_ref* ref, fettle_result& out, bool scales) {
       const std::int64_t at = row * cols + fettle_row(out, i);
       out.values[i] += scales ? dy[at] * (x[at] - mean[row]) * rstd[row] : dy[at];
       if (out.magnitude != nullptr) {
-        out.magnitude[i] += std::abs(dy[at]) *
-                            (scales ? (std::abs(x[at]) + std::abs(mean[row])) * std::abs(rstd[row]) : 1.0);
+        out.magnitude[i] +=
+            std::abs(dy[at]) *
+            (scales ? (std::abs(x[at]) + std::abs(mean[row])) * std::abs(rstd[row]) : 1.0);
       }
     }
   }

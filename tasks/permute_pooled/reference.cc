@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A permutation: element (row, col) of the rows [batch, total] is element (row, col - start) of the block
-// [batch, width] that holds column col. Values are copied, so the result is exact.
+// A permutation: element (row, col) of the rows [batch, total] is element (row, col - start) of the
+// block [batch, width] that holds column col. Values are copied, so the result is exact.
 #include <cstdint>
 #include <vector>
 
@@ -19,7 +19,8 @@ extern "C" void permute_pooled_ref(fettle_ref* ref) {
       for (std::int64_t c = 0; c < width; ++c) {
         const std::int64_t in_rows = row * total + start + c;
         const std::int64_t in_blocks = start * batch + row * width + c;
-        to[static_cast<std::size_t>(split ? in_blocks : in_rows)] = from[split ? in_rows : in_blocks];
+        to[static_cast<std::size_t>(split ? in_blocks : in_rows)] =
+            from[split ? in_rows : in_blocks];
       }
     }
     start += width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With xhat = x * rstd and w = dy * gamma: dx = rstd * (w - xhat * mean(w * xhat)) over each row, dgamma the
-// column sums of dy * xhat. In double precision.
+// With xhat = x * rstd and w = dy * gamma: dx = rstd * (w - xhat * mean(w * xhat)) over each row,
+// dgamma the column sums of dy * xhat. In double precision.
 #include <cmath>
 #include <cstdint>
 

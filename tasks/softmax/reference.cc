@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = exp(x - max) / sum of exp(x - max) over each row, in double precision. A row of -inf, like one that
-// holds a NaN or +inf, gives NaN.
+// y = exp(x - max) / sum of exp(x - max) over each row, in double precision. A row of -inf, like
+// one that holds a NaN or +inf, gives NaN.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -19,8 +19,8 @@ extern "C" void softmax_ref(fettle_ref* ref) {
     for (std::int64_t c = 0; c < cols; ++c) {
       const std::int64_t at = i * cols + c;
       y.values[at] = std::exp(row[c] - top) / sum;
-      // The difference is rounded before the exponential, whose relative error it becomes. Exponentials
-      // below fp32's smallest normal number, 2^-126, may be lost.
+      // The difference is rounded before the exponential, whose relative error it becomes.
+      // Exponentials below fp32's smallest normal number, 2^-126, may be lost.
       if (y.magnitude != nullptr) {
         y.magnitude[at] = y.values[at] * (1 + std::abs(row[c] - top)) + 0x1p-104;
       }

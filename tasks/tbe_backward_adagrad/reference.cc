@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For every row that occurs: g is the sum of its occurrences' gradients (times weight, divided by the bag's
-// length for means), m += mean of g^2, and W -= rate / (sqrt(m) + eps) * g. In double precision.
+// For every row that occurs: g is the sum of its occurrences' gradients (times weight, divided by
+// the bag's length for means), m += mean of g^2, and W -= rate / (sqrt(m) + eps) * g. In double
+// precision.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -39,8 +40,8 @@ class Updates {
 
   // Works out the update of one row, if it has any.
   bool Find(std::int64_t row) {
-    const auto begin = std::lower_bound(occurrences_.begin(), occurrences_.end(),
-                                        Occurrence{row, {-1, -1}});
+    const auto begin =
+        std::lower_bound(occurrences_.begin(), occurrences_.end(), Occurrence{row, {-1, -1}});
     std::fill(sums_.begin(), sums_.end(), 0.0);
     std::fill(sizes_.begin(), sizes_.end(), 0.0);
     count_ = 0;
@@ -109,9 +110,10 @@ extern "C" void tbe_backward_adagrad_ref(fettle_ref* ref) {
       weights.values[at] = touched ? before - updates.factor * updates.sum(c) : before;
       if (weights.magnitude != nullptr) {
         // An error of the moment reaches the factor by half, relatively.
-        weights.magnitude[at] = !touched ? 0.0
-                                         : std::abs(before) + updates.factor * updates.size(c) *
-                                               (1 + updates.moment_size / std::abs(updates.moment));
+        weights.magnitude[at] =
+            !touched ? 0.0
+                     : std::abs(before) + updates.factor * updates.size(c) *
+                                              (1 + updates.moment_size / std::abs(updates.moment));
       }
       if (weights.length != nullptr) weights.length[at] = updates.length();
     }

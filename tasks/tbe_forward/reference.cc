@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[b, columns of t] = scale * sum of w_l * W_t[index_l] over the bag (t, b), scale 1 / L for means, in
-// double precision. An empty bag gives zeros.
+// out[b, columns of t] = scale * sum of w_l * W_t[index_l] over the bag (t, b), scale 1 / L for
+// means, in double precision. An empty bag gives zeros.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -18,8 +18,8 @@ struct Bags {
 };
 
 // Adds the bag's rows, `width` values each, and their sizes. Gives the factor for both.
-double AddBag(const Bags& bags, std::int64_t bag, const double* table, std::int64_t width, double* sums,
-              double* sizes) {
+double AddBag(const Bags& bags, std::int64_t bag, const double* table, std::int64_t width,
+              double* sums, double* sizes) {
   const std::int64_t start = bags.offsets[bag], end = bags.offsets[bag + 1];
   for (std::int64_t i = start; i < end; ++i) {
     const double weight = bags.sample_weights == nullptr ? 1.0 : bags.sample_weights[i];

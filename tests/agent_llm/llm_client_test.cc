@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every client against every fault, over real sockets.
 
+#include "agent/llm/llm_client.h"
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -10,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "agent/llm/http_client.h"
-#include "agent/llm/llm_client.h"
 #include "agent/llm/retry.h"
 #include "tests/fakes/fake_http_server.h"
 
@@ -27,37 +28,54 @@ std::string Event(const std::string& data) { return "data: " + data + "\n\n"; }
 // The same conversation in each provider's form.
 struct Dialect {
   std::string name;
-  std::string start, call_part1, call_part2, end;   // A tool call cut in two, then the end.
-  std::string text;                                  // A piece of text.
-  std::string bad_call;                              // A call whose JSON is cut off.
+  std::string start, call_part1, call_part2, end;  // A tool call cut in two, then the end.
+  std::string text;                                // A piece of text.
+  std::string bad_call;                            // A call whose JSON is cut off.
 };
 
 Dialect Anthropic() {
   return {
       .name = "anthropic",
-      .start = Event(R"({"type":"message_start","message":{"id":"msg_1","model":"m-1","usage":{"input_tokens":11,"cache_read_input_tokens":5,"output_tokens":1}}})") +
-               Event(R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose","input":{}}})"),
-      .call_part1 = Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
-      .call_part2 = Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"y\"}"}})"),
-      .end = Event(R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":42}})") +
-             Event(R"({"type":"message_stop"})"),
-      .text = Event(R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}})"),
-      .bad_call = Event(R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose"}})") +
-                  Event(R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
+      .start =
+          Event(
+              R"({"type":"message_start","message":{"id":"msg_1","model":"m-1","usage":{"input_tokens":11,"cache_read_input_tokens":5,"output_tokens":1}}})") +
+          Event(
+              R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose","input":{}}})"),
+      .call_part1 = Event(
+          R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
+      .call_part2 = Event(
+          R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"y\"}"}})"),
+      .end =
+          Event(
+              R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":42}})") +
+          Event(R"({"type":"message_stop"})"),
+      .text = Event(
+          R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}})"),
+      .bad_call =
+          Event(
+              R"({"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"propose"}})") +
+          Event(
+              R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"source\": \"x"}})"),
   };
 }
 
 Dialect OpenAi() {
   return {
       .name = "openai",
-      .start = Event(R"({"id":"c-1","model":"m-1","choices":[{"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"t1","type":"function","function":{"name":"propose","arguments":""}}]}}]})"),
-      .call_part1 = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"source\": \"x"}}]}}]})"),
-      .call_part2 = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"y\"}"}}]}}]})"),
-      .end = Event(R"({"choices":[{"delta":{},"finish_reason":"tool_calls"}]})") +
-             Event(R"({"choices":[],"usage":{"prompt_tokens":16,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens":42}})") +
-             Event("[DONE]"),
+      .start = Event(
+          R"({"id":"c-1","model":"m-1","choices":[{"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"t1","type":"function","function":{"name":"propose","arguments":""}}]}}]})"),
+      .call_part1 = Event(
+          R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"source\": \"x"}}]}}]})"),
+      .call_part2 = Event(
+          R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"y\"}"}}]}}]})"),
+      .end =
+          Event(R"({"choices":[{"delta":{},"finish_reason":"tool_calls"}]})") +
+          Event(
+              R"({"choices":[],"usage":{"prompt_tokens":16,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens":42}})") +
+          Event("[DONE]"),
       .text = Event(R"({"choices":[{"delta":{"content":"hello "}}]})"),
-      .bad_call = Event(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t1","function":{"name":"propose","arguments":"{\"source\": \"x"}}]}}]})"),
+      .bad_call = Event(
+          R"({"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t1","function":{"name":"propose","arguments":"{\"source\": \"x"}}]}}]})"),
   };
 }
 
@@ -121,14 +139,11 @@ TEST_P(LlmClientFaults, HttpErrorsKeepTheirKindAndNeverTheKey) {
     int status;
     absl::StatusCode code;
   };
-  for (const Row row : {Row{401, absl::StatusCode::kUnauthenticated},
-                        Row{403, absl::StatusCode::kUnauthenticated},
-                        Row{404, absl::StatusCode::kNotFound},
-                        Row{400, absl::StatusCode::kInvalidArgument},
-                        Row{429, absl::StatusCode::kResourceExhausted},
-                        Row{500, absl::StatusCode::kUnavailable},
-                        Row{502, absl::StatusCode::kUnavailable},
-                        Row{529, absl::StatusCode::kUnavailable}}) {
+  for (const Row row :
+       {Row{401, absl::StatusCode::kUnauthenticated}, Row{403, absl::StatusCode::kUnauthenticated},
+        Row{404, absl::StatusCode::kNotFound}, Row{400, absl::StatusCode::kInvalidArgument},
+        Row{429, absl::StatusCode::kResourceExhausted}, Row{500, absl::StatusCode::kUnavailable},
+        Row{502, absl::StatusCode::kUnavailable}, Row{529, absl::StatusCode::kUnavailable}}) {
     server_.Play({HttpAnswer(row.status, R"({"error":{"message":"no luck"}})")});
     const auto reply = Ask();
     EXPECT_EQ(reply.status().code(), row.code) << row.status;
@@ -207,11 +222,12 @@ TEST_P(LlmClientFaults, AnEndlessAnswerIsCutOff) {
 TEST_P(LlmClientFaults, GarbageIsDataLossAndWrongTypesAreSurvived) {
   server_.Play({{{StreamHead() + "data: this is no json\n\n"}}});
   EXPECT_TRUE(absl::IsDataLoss(Ask().status()));
-  for (const char* odd : {R"({"type":7})", R"({"type":"content_block_delta","index":"x","delta":3})",
-                          R"({"choices":{"a":1}})", R"({"choices":[4]})", R"({"choices":[{"delta":[]}]})",
-                          R"({"usage":"many"})", R"({"usage":{"prompt_tokens":-5}})",
-                          R"({"type":"message_start","message":[]})",
-                          R"({"choices":[{"delta":{"tool_calls":[{"function":"f"}]}}]})"}) {
+  for (const char* odd :
+       {R"({"type":7})", R"({"type":"content_block_delta","index":"x","delta":3})",
+        R"({"choices":{"a":1}})", R"({"choices":[4]})", R"({"choices":[{"delta":[]}]})",
+        R"({"usage":"many"})", R"({"usage":{"prompt_tokens":-5}})",
+        R"({"type":"message_start","message":[]})",
+        R"({"choices":[{"delta":{"tool_calls":[{"function":"f"}]}}]})"}) {
     server_.Play({{{StreamHead() + Event(odd) + Good()}}});
     const auto reply = Ask();
     EXPECT_TRUE(reply.ok()) << odd << reply.status();
@@ -219,8 +235,10 @@ TEST_P(LlmClientFaults, GarbageIsDataLossAndWrongTypesAreSurvived) {
 }
 
 TEST_P(LlmClientFaults, RetriesWhatMaySucceedAndStopsAtItsLimits) {
-  server_.Play({HttpAnswer(529, "{}"), HttpAnswer(429, "{}", "Retry-After: 3\r\n"),
-                {{StreamHead() + dialect_.start}}, {{StreamHead() + Good()}}});
+  server_.Play({HttpAnswer(529, "{}"),
+                HttpAnswer(429, "{}", "Retry-After: 3\r\n"),
+                {{StreamHead() + dialect_.start}},
+                {{StreamHead() + Good()}}});
   std::vector<std::chrono::milliseconds> waits;
   auto now = std::chrono::steady_clock::now();
   const auto sleep = [&](std::chrono::milliseconds wait, std::stop_token) {
@@ -228,7 +246,8 @@ TEST_P(LlmClientFaults, RetriesWhatMaySucceedAndStopsAtItsLimits) {
     now += wait;
     return true;
   };
-  RetryingClient retrying(*client_, {}, sleep, [&] { return now; }, nullptr, 1);
+  RetryingClient retrying(
+      *client_, {}, sleep, [&] { return now; }, nullptr, 1);
   const auto reply = retrying.Complete(request_, {});
   ASSERT_TRUE(reply.ok()) << reply.status();
   ASSERT_EQ(waits.size(), 3u);
@@ -268,15 +287,23 @@ TEST(Anthropic, EchoesReasoningBlocksUnchanged) {
   auto client = MakeLlmClient({.provider = "anthropic", .base_url = server.url()}, http);
   ASSERT_TRUE(client.ok());
   const auto block = [](const char* text) { return Event(text); };
-  server.Play({{{StreamHead() +
-      block(R"({"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}})") +
-      block(R"({"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}})") +
-      block(R"({"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig=="}})") +
-      block(R"({"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"zzz"}})") +
-      block(R"({"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"compile","input":{}}})") +
-      block(R"({"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}})") +
-      block(R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}})") +
-      block(R"({"type":"message_stop"})")}}});
+  server.Play(
+      {{{StreamHead() +
+         block(
+             R"({"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}})") +
+         block(
+             R"({"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}})") +
+         block(
+             R"({"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig=="}})") +
+         block(
+             R"({"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"zzz"}})") +
+         block(
+             R"({"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"compile","input":{}}})") +
+         block(
+             R"({"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}})") +
+         block(
+             R"({"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}})") +
+         block(R"({"type":"message_stop"})")}}});
   LlmRequest request{.model = "m", .messages = {{.text = "go"}}};
   const auto reply = (*client)->Complete(request, {});
   ASSERT_TRUE(reply.ok()) << reply.status();

@@ -25,10 +25,10 @@ TEST(SseParser, SplitsEventsWhereverTheBytesAreCut) {
 
 TEST(RepairUtf8, KeepsValidTextAndReplacesTheRest) {
   EXPECT_EQ(RepairUtf8("größe 温度 \xF0\x9F\x98\x80"), "größe 温度 \xF0\x9F\x98\x80");
-  EXPECT_EQ(RepairUtf8("a\xC3"), "a\xEF\xBF\xBD");                  // Cut in the middle.
-  EXPECT_EQ(RepairUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD");    // Overlong.
-  EXPECT_EQ(RepairUtf8("\xED\xA0\x80").size(), 9u);                  // A surrogate.
-  EXPECT_EQ(RepairUtf8("\xF4\x90\x80\x80").size(), 12u);             // Beyond U+10FFFF.
+  EXPECT_EQ(RepairUtf8("a\xC3"), "a\xEF\xBF\xBD");                // Cut in the middle.
+  EXPECT_EQ(RepairUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // Overlong.
+  EXPECT_EQ(RepairUtf8("\xED\xA0\x80").size(), 9u);               // A surrogate.
+  EXPECT_EQ(RepairUtf8("\xF4\x90\x80\x80").size(), 12u);          // Beyond U+10FFFF.
 }
 
 }  // namespace

@@ -102,10 +102,12 @@ absl::StatusOr<VerdictRecord> BankJudge::Judge(const BankEntry& entry, std::uint
   if (!result.measurement) return absl::InternalError("no verdict and no measurement");
   const judge::AcceptanceRule rule;
   // What must be found wrong is confirmed however slow it is: held-out sizes are drawn there only.
-  const bool must_fail = std::find(entry.expect.begin(), entry.expect.end(), "NO_WIN") ==
-                             entry.expect.end() && entry.kind == "cheat";
+  const bool must_fail =
+      std::find(entry.expect.begin(), entry.expect.end(), "NO_WIN") == entry.expect.end() &&
+      entry.kind == "cheat";
   if (!must_fail && !judge::IsContender(*result.measurement, 1, rule)) {
-    return judge::DecideConfirmation(*result.measurement, 1, 0, rule).record.verdict == Verdict::kWin
+    return judge::DecideConfirmation(*result.measurement, 1, 0, rule).record.verdict ==
+                   Verdict::kWin
                ? VerdictRecord{.verdict = Verdict::kAmbiguous, .reason_code = "not_a_contender"}
                : judge::DecideConfirmation(*result.measurement, 1, 0, rule).record;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The bank of cheats, broken kernels and honest traps (tests/cheats/bank.json) and what fettle says of
-// each: shared by the tests and by bench/bank.
+// The bank of cheats, broken kernels and honest traps (tests/cheats/bank.json) and what fettle says
+// of each: shared by the tests and by bench/bank.
 
 #include <memory>
 #include <string>
@@ -20,8 +20,8 @@ namespace fettle {
 
 struct BankEntry {
   std::string id;
-  std::string kind;                  // "cheat", "broken", "honest"
-  std::string task;                  // Folder below tests/cheats/tasks.
+  std::string kind;  // "cheat", "broken", "honest"
+  std::string task;  // Folder below tests/cheats/tasks.
   std::string title;
   std::string source_name, source;
   std::vector<std::string> expect;   // Verdict names that are right.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing that is wrong or no faster is accepted, and nothing honest is punished.
 
+#include "tests/cheats/bank.h"
+
 #include <algorithm>
 #include <cstdlib>
 
 #include <gtest/gtest.h>
 
-#include "tests/cheats/bank.h"
 #include "tests/fakes/memory_blob_store.h"
 
 namespace fettle {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real binary as a subprocess: exit codes, streams, errors.
 
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 
 namespace fettle {
 namespace {

@@ -25,8 +25,7 @@ class SampleCommand final : public Subcommand {
     flags.Flag("--minutes", "M", &minutes, "at most M");
     flags.Flag("--shape", "S", &shape, "what's [shown]").choices = {"round", "square"};
     flags.Flag("--set", "NAME=VALUE", &set, "a value");
-    flags.Flag("--data-dir", "DIR", &data, "folder").Alias("--data").completes =
-        Completes::kFolder;
+    flags.Flag("--data-dir", "DIR", &data, "folder").Alias("--data").completes = Completes::kFolder;
   }
   absl::StatusOr<ExitCode> Run(Context&) override { return ExitCode::kOk; }
 

@@ -95,14 +95,16 @@ TEST(JobView, PlainLinesForALog) {
 TEST(JobView, AStatusLineWithinEightyColumnsOnATerminal) {
   Screen screen(/*is_terminal=*/true);
   screen.view.Begin(SampleJob());
-  for (int i = 1; i <= 20; ++i) screen.view.OnEvent(Judged(i, i, i % 2 == 0 ? "NO_WIN" : "INCORRECT"));
+  for (int i = 1; i <= 20; ++i)
+    screen.view.OnEvent(Judged(i, i, i % 2 == 0 ? "NO_WIN" : "INCORRECT"));
   // Judged candidates only move the status line.
   EXPECT_EQ(screen.err.find("#7 BLOCK"), std::string::npos);
   const std::size_t last = screen.err.rfind("\r\x1b[K");
   const std::string line = screen.err.substr(last + 4);
   EXPECT_LE(DisplayWidth(line), 79);
   EXPECT_EQ(line, Fit("queued  [#####.....] 20/40 candidates  best none yet  #20 INCORRECT 10 "
-                      "NO_WIN 10", 79));
+                      "NO_WIN 10",
+                      79));
 }
 
 TEST(JobView, OneJsonObjectPerLine) {

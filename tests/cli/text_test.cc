@@ -37,7 +37,9 @@ TEST(Format, NumbersAsAPersonReadsThem) {
 TEST(Terminal, ControlCharactersAndBadUtf8AreShownAsText) {
   EXPECT_EQ(Printable("a\x1b[31mb\x7f"), "a\\x1b[31mb\\x7f");
   EXPECT_EQ(Printable("line\n\tnext"), "line\n\tnext");
-  EXPECT_EQ(Printable("\xc2\x9b" "2J"), "\\x9b2J");
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "2J"),
+            "\\x9b2J");
   EXPECT_EQ(Printable("\xff\xc3"), "??");
   EXPECT_EQ(Printable("gr\u00fc\u00df"), "gr\u00fc\u00df");
 }
@@ -117,18 +119,23 @@ TEST(Report, VerdictNamesStageReasonCaseAndEvidence) {
 }
 
 TEST(Report, DiagnosticsNameThePlaceWhereItIsKnown) {
-  EXPECT_EQ(DiagnosticsText(json::array({{{"file", "k.cu"}, {"line", 3}, {"column", 7},
-                                          {"severity", "error"}, {"text", "no"}},
-                                         {{"file", "k.cu"}, {"line", 0}, {"column", 0},
-                                          {"severity", "note"}, {"text", "so"}}})),
-            "k.cu:3:7: error: no\nk.cu: note: so\n");
+  EXPECT_EQ(
+      DiagnosticsText(json::array(
+          {{{"file", "k.cu"}, {"line", 3}, {"column", 7}, {"severity", "error"}, {"text", "no"}},
+           {{"file", "k.cu"}, {"line", 0}, {"column", 0}, {"severity", "note"}, {"text", "so"}}})),
+      "k.cu:3:7: error: no\nk.cu: note: so\n");
 }
 
 TEST(Report, MeasurementFitsEightyColumns) {
   const json measurement = {{"cases",
-                             {{{"case", "timed/0"}, {"a_median_ns", 123456.0}, {"b_median_ns", 100000.0},
-                               {"ratio", 1.23456}, {"ratio_low", 1.2}, {"ratio_high", 1.25},
-                               {"bytes_per_s", 1.5e10}, {"flops_per_s", 0.0},
+                             {{{"case", "timed/0"},
+                               {"a_median_ns", 123456.0},
+                               {"b_median_ns", 100000.0},
+                               {"ratio", 1.23456},
+                               {"ratio_low", 1.2},
+                               {"ratio_high", 1.25},
+                               {"bytes_per_s", 1.5e10},
+                               {"flops_per_s", 0.0},
                                {"roofline_fraction", 0.61}}}}};
   EXPECT_EQ(MeasurementTable(measurement, 80),
             "CASE     BASELINE  CANDIDATE  SPEED-UP                 BYTES/S  FLOP/S  ROOF\n"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/child_process.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <latch>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace fettle {
 namespace {

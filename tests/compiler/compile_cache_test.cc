@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/compile_cache.h"
 
+#include <csignal>
+#include <filesystem>
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <set>
 
 #include "compiler/files.h"
 #include "tests/fakes/fake_compiler.h"
@@ -50,7 +50,8 @@ class CompileCacheTest : public ::testing::Test {
   std::vector<std::string> Files() const {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
-      if (entry.is_regular_file() && entry.path().filename() != "lock") files.push_back(entry.path());
+      if (entry.is_regular_file() && entry.path().filename() != "lock")
+        files.push_back(entry.path());
     }
     return files;
   }

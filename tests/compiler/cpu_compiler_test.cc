@@ -20,23 +20,25 @@ absl::StatusOr<std::unique_ptr<KernelCompiler>> MakeCpu(const std::string& compi
   return CpuCompiler::Create({.compiler = compiler, .cache_dir = FETTLE_TEST_CACHE});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Fake, KernelCompilerContract,
-    ::testing::Values(CompilerBackend{
-        .name = "fake",
-        .make = [] { return std::make_unique<FakeCompiler>(); },
-        .target = CpuTarget()}),
-    BackendName);
-INSTANTIATE_TEST_SUITE_P(
-    Cpu, KernelCompilerContract,
-    ::testing::Values(
-        CompilerBackend{.name = "gxx_cuda", .make = [] { return MakeCpu("g++"); },
-                        .target = CpuTarget()},
-        CompilerBackend{.name = "gxx_hip", .make = [] { return MakeCpu("g++"); },
-                        .target = CpuTarget(), .dialect = Dialect::kHip},
-        CompilerBackend{.name = "clangxx", .make = [] { return MakeCpu("clang++"); },
-                        .target = CpuTarget()}),
-    BackendName);
+INSTANTIATE_TEST_SUITE_P(Fake, KernelCompilerContract,
+                         ::testing::Values(CompilerBackend{
+                             .name = "fake",
+                             .make = [] { return std::make_unique<FakeCompiler>(); },
+                             .target = CpuTarget()}),
+                         BackendName);
+INSTANTIATE_TEST_SUITE_P(Cpu, KernelCompilerContract,
+                         ::testing::Values(CompilerBackend{.name = "gxx_cuda",
+                                                           .make = [] { return MakeCpu("g++"); },
+                                                           .target = CpuTarget()},
+                                           CompilerBackend{.name = "gxx_hip",
+                                                           .make = [] { return MakeCpu("g++"); },
+                                                           .target = CpuTarget(),
+                                                           .dialect = Dialect::kHip},
+                                           CompilerBackend{
+                                               .name = "clangxx",
+                                               .make = [] { return MakeCpu("clang++"); },
+                                               .target = CpuTarget()}),
+                         BackendName);
 
 class CpuCompilerTest : public ::testing::Test {
  protected:
@@ -98,9 +100,8 @@ TEST_F(CpuCompilerTest, ShowsNoFilesToTheSource) {
 
 TEST_F(CpuCompilerTest, IsolationHidesFilesFromTheAssembler) {
   if (!Compiler().report().isolated) GTEST_SKIP() << Compiler().report().warning;
-  const CompileResult result =
-      Compile(Request("asm(\".data\\n.incbin \\\"/etc/passwd\\\"\\n.text\");\n" +
-                      std::string(kEmptyKernel)));
+  const CompileResult result = Compile(Request(
+      "asm(\".data\\n.incbin \\\"/etc/passwd\\\"\\n.text\");\n" + std::string(kEmptyKernel)));
   EXPECT_FALSE(result.accepted);
   EXPECT_THAT(result.code_object, Not(HasSubstr("root:")));
 }
@@ -109,9 +110,10 @@ TEST_F(CpuCompilerTest, RefusesAssemblyWithoutIsolation) {
   auto compiler = CpuCompiler::Create({.cache_dir = FETTLE_TEST_CACHE, .isolate = false});
   ASSERT_TRUE(compiler.ok());
   EXPECT_THAT((*compiler)->report().warning, HasSubstr("without isolation"));
-  auto refused = (*compiler)->Compile(
-      Request("__asm__(\".data\\n.incbin \\\"/etc/passwd\\\"\\n.text\");\n" +
-              std::string(kEmptyKernel)), {});
+  auto refused =
+      (*compiler)->Compile(Request("__asm__(\".data\\n.incbin \\\"/etc/passwd\\\"\\n.text\");\n" +
+                                   std::string(kEmptyKernel)),
+                           {});
   ASSERT_TRUE(refused.ok());
   EXPECT_FALSE(refused->accepted);
   EXPECT_THAT(refused->log, HasSubstr("inline assembly is refused"));
@@ -121,8 +123,9 @@ TEST_F(CpuCompilerTest, RefusesAssemblyWithoutIsolation) {
 }
 
 TEST_F(CpuCompilerTest, RefusesHostCode) {
-  const CompileResult system = Compile(Request(
-      "extern \"C\" int system(const char*);\n__global__ void k(int* p) { *p = system(\"id\"); }\n"));
+  const CompileResult system =
+      Compile(Request("extern \"C\" int system(const char*);\n__global__ void k(int* p) { *p = "
+                      "system(\"id\"); }\n"));
   EXPECT_FALSE(system.accepted);
   EXPECT_THAT(system.log, HasSubstr("calls system"));
   const CompileResult undefined =

@@ -28,8 +28,7 @@ GpuCompilersOptions Options() {
 
 // Found once for all tests: starting a server takes a while.
 GpuCompilerSearch& Found(const std::string& name) {
-  static auto* const found =
-      new std::vector<GpuCompilerSearch>(FindGpuCompilers(Options()));
+  static auto* const found = new std::vector<GpuCompilerSearch>(FindGpuCompilers(Options()));
   for (GpuCompilerSearch& search : *found) {
     if (search.name == name) return search;
   }
@@ -90,7 +89,8 @@ class GpuCompilerContract : public ::testing::TestWithParam<Backend> {
     }
     // NVRTC as deploy/scripts/get_nvrtc.sh fetches it comes without CUDA's headers.
     if (target_.vendor == Vendor::kNvidia &&
-        !Compile(Of("#include <cuda_fp16.h>\nextern \"C\" __global__ void k(int* p) { *p = 1; }", "k"))
+        !Compile(
+             Of("#include <cuda_fp16.h>\nextern \"C\" __global__ void k(int* p) { *p = 1; }", "k"))
              .accepted) {
       GTEST_SKIP() << compiler_->identity() << " has no CUDA headers";
     }
@@ -145,7 +145,8 @@ TEST_P(GpuCompilerContract, GivesTheSameCodeForTheSameRequest) {
 }
 
 TEST_P(GpuCompilerContract, NamesTheUsersOwnLineAndColumn) {
-  CompileRequest request = Of("// one\nextern \"C\" __global__ void k(int* p) {\n  *p = nothing;\n}\n", "k");
+  CompileRequest request =
+      Of("// one\nextern \"C\" __global__ void k(int* p) {\n  *p = nothing;\n}\n", "k");
   const CompileResult result = Compile(request);
   EXPECT_FALSE(result.accepted);
   ASSERT_FALSE(result.diagnostics.empty()) << Said(result);
@@ -159,8 +160,10 @@ TEST_P(GpuCompilerContract, NamesTheUsersOwnLineAndColumn) {
 }
 
 TEST_P(GpuCompilerContract, FindsHeadersOfTheRequest) {
-  CompileRequest request = Of("#include \"helpers.h\"\n#include \"sub/more.h\"\n"
-                              "extern \"C\" __global__ void k(int* p) { *p = one() + two(); }", "k");
+  CompileRequest request =
+      Of("#include \"helpers.h\"\n#include \"sub/more.h\"\n"
+         "extern \"C\" __global__ void k(int* p) { *p = one() + two(); }",
+         "k");
   request.headers = {{"helpers.h", "__device__ inline int one() { return 1; }\n"},
                      {"sub/more.h", "__device__ inline int two() { return 2; }\n"}};
   const CompileResult good = Compile(request);
@@ -195,10 +198,9 @@ TEST_P(GpuCompilerContract, RejectsOptionsOutsideTheList) {
 }
 
 TEST_P(GpuCompilerContract, ReadsNoFilesOfTheMachine) {
-  for (const char* line :
-       {"#include \"/etc/passwd\"", "#include \"../../../../etc/passwd\"",
-        "#define F \"/etc/passwd\"\n#include F",
-        "__device__ const unsigned char d[] = {\n#embed \"/etc/passwd\"\n};"}) {
+  for (const char* line : {"#include \"/etc/passwd\"", "#include \"../../../../etc/passwd\"",
+                           "#define F \"/etc/passwd\"\n#include F",
+                           "__device__ const unsigned char d[] = {\n#embed \"/etc/passwd\"\n};"}) {
     const CompileResult result = Compile(
         Of(std::string(line) + "\nextern \"C\" __global__ void k(int* p) { *p = 1; }", "k"));
     EXPECT_FALSE(result.accepted) << line;
@@ -222,8 +224,10 @@ TEST_P(GpuCompilerContract, SurvivesACompileBomb) {
 TEST_P(GpuCompilerContract, ExplainsForeignCode) {
   const bool amd = target_.vendor == Vendor::kAmd;
   CompileRequest request =
-      amd ? Of("extern \"C\" __global__ void k(int* p) {\n  asm(\"bar.sync 0;\");\n  *p = 1;\n}", "k")
-          : Of("extern \"C\" __global__ void k(int* p) {\n  *p = __builtin_amdgcn_s_getpc();\n}", "k");
+      amd ? Of("extern \"C\" __global__ void k(int* p) {\n  asm(\"bar.sync 0;\");\n  *p = 1;\n}",
+               "k")
+          : Of("extern \"C\" __global__ void k(int* p) {\n  *p = __builtin_amdgcn_s_getpc();\n}",
+               "k");
   if (!amd) request.dialect = Dialect::kHip;
   const CompileResult result = Compile(request);
   EXPECT_FALSE(result.accepted);
@@ -234,14 +238,14 @@ TEST_P(GpuCompilerContract, ExplainsForeignCode) {
 }
 
 TEST_P(GpuCompilerContract, CompilesTheHipDialectToo) {
-  CompileRequest request = Of(
-      "#include <hip/hip_runtime.h>\n#include <hip/hip_bf16.h>\n"
-      "__global__ void k(const float* x, __hip_bfloat16* y, __half* z) {\n"
-      "  float v = x[hipBlockIdx_x * hipBlockDim_x + hipThreadIdx_x];\n"
-      "  for (int o = warpSize / 2; o > 0; o /= 2) v += __shfl_xor(v, o);\n"
-      "  if (__ballot(v > 0) != 0) y[hipBlockIdx_x] = __float2bfloat16(v);\n"
-      "  z[threadIdx.x] = __float2half(v);\n}\n",
-      "k");
+  CompileRequest request =
+      Of("#include <hip/hip_runtime.h>\n#include <hip/hip_bf16.h>\n"
+         "__global__ void k(const float* x, __hip_bfloat16* y, __half* z) {\n"
+         "  float v = x[hipBlockIdx_x * hipBlockDim_x + hipThreadIdx_x];\n"
+         "  for (int o = warpSize / 2; o > 0; o /= 2) v += __shfl_xor(v, o);\n"
+         "  if (__ballot(v > 0) != 0) y[hipBlockIdx_x] = __float2bfloat16(v);\n"
+         "  z[threadIdx.x] = __float2half(v);\n}\n",
+         "k");
   request.dialect = Dialect::kHip;
   request.source_name = "kernel.hip";
   const CompileResult result = Compile(request);
@@ -285,17 +289,18 @@ TEST_P(GpuCompilerContract, TellsBadRequestsFromBadSources) {
   EXPECT_TRUE(absl::IsCancelled(compiler_->Compile(Plain(), stop.get_token()).status()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Backends, GpuCompilerContract,
-    ::testing::Values(Backend{"nvrtc", "sm_80"}, Backend{"nvrtc", "sm_90a"},
-                      Backend{"nvrtc", "sm_100a"}, Backend{"hiprtc", "gfx90a"},
-                      Backend{"hiprtc", "gfx942"}, Backend{"hiprtc", "gfx950"},
-                      Backend{"clang", "gfx90a"}, Backend{"clang", "gfx942"},
-                      Backend{"clang", "gfx950"}),
-    [](const auto& backend) { return backend.param.compiler + "_" + backend.param.target; });
+INSTANTIATE_TEST_SUITE_P(Backends, GpuCompilerContract,
+                         ::testing::Values(Backend{"nvrtc", "sm_80"}, Backend{"nvrtc", "sm_90a"},
+                                           Backend{"nvrtc", "sm_100a"}, Backend{"hiprtc", "gfx90a"},
+                                           Backend{"hiprtc", "gfx942"}, Backend{"hiprtc", "gfx950"},
+                                           Backend{"clang", "gfx90a"}, Backend{"clang", "gfx942"},
+                                           Backend{"clang", "gfx950"}),
+                         [](const auto& backend) {
+                           return backend.param.compiler + "_" + backend.param.target;
+                         });
 
-// The library's own thread does not block SIGCHLD unless the server did before it was loaded; then the
-// end of a compile goes unseen until its time is up.
+// The library's own thread does not block SIGCHLD unless the server did before it was loaded; then
+// the end of a compile goes unseen until its time is up.
 TEST(Nvrtc, SeesCompilesEndThoughTheLibraryHasThreads) {
   GpuCompilersOptions options = Options();
   options.nvrtc_library = std::string(FETTLE_TEST_LIBRARIES) + "/libthreaded_nvrtc.so";
@@ -326,8 +331,8 @@ TEST(Nvrtc, MakesPtxOnRequest) {
 TEST(RtcCompiler, SaysWhatIsMissing) {
   const auto none = MakeRtcCompiler({.program = "/nonexistent/fettle-compiled"});
   EXPECT_TRUE(absl::IsUnavailable(none.status()));
-  const auto library = MakeRtcCompiler({.library_files = {"/nonexistent/libnvrtc.so"},
-                                        .program = Options().program});
+  const auto library = MakeRtcCompiler(
+      {.library_files = {"/nonexistent/libnvrtc.so"}, .program = Options().program});
   EXPECT_TRUE(absl::IsUnavailable(library.status())) << library.status();
   EXPECT_NE(std::string(library.status().message()).find("libnvrtc"), std::string::npos);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/compiler/kernel_compiler_contract.h"
 
-#include <gmock/gmock.h>
-
 #include <cstdlib>
 #include <thread>
+
+#include <gmock/gmock.h>
 
 namespace fettle {
 
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 void KernelCompilerContract::SetUp() {
   auto made = GetParam().make();
   const char* require = std::getenv("FETTLE_REQUIRE_GPU");
-  const bool required = require != nullptr && std::string(require) == "1" &&
-                        GetParam().target.vendor != Vendor::kCpu;
+  const bool required =
+      require != nullptr && std::string(require) == "1" && GetParam().target.vendor != Vendor::kCpu;
   if (absl::IsUnavailable(made.status()) && !required) {
     GTEST_SKIP() << std::string(made.status().message());
   }
@@ -76,9 +76,9 @@ TEST_P(KernelCompilerContract, TellsBadRequestsFromBadSources) {
   nothing.entries.clear();
   EXPECT_EQ(compiler_->Compile(nothing, {}).status().code(), absl::StatusCode::kInvalidArgument);
   CompileRequest foreign = Request();
-  foreign.target = Target{.name = "vax", .vendor = GetParam().target.vendor == Vendor::kCpu
-                                                      ? Vendor::kNvidia
-                                                      : Vendor::kCpu};
+  foreign.target =
+      Target{.name = "vax",
+             .vendor = GetParam().target.vendor == Vendor::kCpu ? Vendor::kNvidia : Vendor::kCpu};
   EXPECT_EQ(compiler_->Compile(foreign, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

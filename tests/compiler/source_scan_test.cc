@@ -24,11 +24,9 @@ TEST(BlankNonCode, KeepsLengthAndLines) {
 }
 
 TEST(BlankNonCode, KnowsRawStringsSplicesAndDigitSeparators) {
-  EXPECT_EQ(BlankNonCode("auto r = R\"x(a)\" b)x\"; int y;"),
-            "auto r = R\"         \"; int y;");
+  EXPECT_EQ(BlankNonCode("auto r = R\"x(a)\" b)x\"; int y;"), "auto r = R\"         \"; int y;");
   EXPECT_EQ(BlankNonCode("// a \\\nb\nint c;"), "      \n \nint c;");
-  EXPECT_EQ(BlankNonCode("int n = 1'000'000; char c = 'x';"),
-            "int n = 1'000'000; char c = ' ';");
+  EXPECT_EQ(BlankNonCode("int n = 1'000'000; char c = 'x';"), "int n = 1'000'000; char c = ' ';");
 }
 
 TEST(BlankNonCode, SurvivesAnyEnding) {
@@ -89,7 +87,8 @@ TEST(FindFileAccess, RefusesWhatReachesOtherFiles) {
   EXPECT_THAT(Problems("#embed \"secret\"\n"), ElementsAre(HasSubstr("#embed")));
   EXPECT_THAT(Problems("#inc\\\nlude \"/etc/passwd\"\n"), ElementsAre(HasSubstr("/etc/passwd")));
   EXPECT_THAT(Problems("%:include \"/etc/passwd\"\n"), ElementsAre(HasSubstr("/etc/passwd")));
-  EXPECT_THAT(Problems("#pragma GCC dependency \"/etc/passwd\"\n"), ElementsAre(HasSubstr("pragma")));
+  EXPECT_THAT(Problems("#pragma GCC dependency \"/etc/passwd\"\n"),
+              ElementsAre(HasSubstr("pragma")));
 }
 
 TEST(FindFileAccess, AllowsHeaders) {

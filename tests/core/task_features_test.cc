@@ -96,8 +96,11 @@ std::string NpyOf(const std::vector<std::int64_t>& values) {
 }
 
 TaskFiles RichFiles() {
-  return {{"task.yaml", kRichYaml},     {"kernel.hip", "// kernel"}, {"reference.cc", "//"},
-          {"check.cc", "//"},           {"lens.npy", NpyOf({7, 8, 9})}};
+  return {{"task.yaml", kRichYaml},
+          {"kernel.hip", "// kernel"},
+          {"reference.cc", "//"},
+          {"check.cc", "//"},
+          {"lens.npy", NpyOf({7, 8, 9})}};
 }
 
 TEST(RichTask, BindsListsAndDerivedDims) {
@@ -113,7 +116,8 @@ TEST(RichTask, BindsListsAndDerivedDims) {
   ASSERT_TRUE(checked.ok()) << checked.status();
   EXPECT_THAT((*checked)[2].dims[5].values, ElementsAre(7, 8, 9));
   // Data-dependent dims follow the seed.
-  const auto again = task->BindCases(CaseSet::kChecked, 1), other = task->BindCases(CaseSet::kChecked, 2);
+  const auto again = task->BindCases(CaseSet::kChecked, 1),
+             other = task->BindCases(CaseSet::kChecked, 2);
   EXPECT_EQ((*checked)[1].dims[5].values, (*again)[1].dims[5].values);
   EXPECT_NE((*checked)[1].dims[5].values, (*other)[1].dims[5].values);
 }
@@ -231,7 +235,8 @@ TEST(RichTask, RefusesPlansThatGoAstray) {
     const auto plan = task->BindPlan(kernel, kernel.values, timed, *FindTarget("sm_90a"));
     return plan.ok() ? "" : std::string(plan.status().message());
   };
-  const nlohmann::json once = {{"kernel", "f"}, {"grid", {"1"}}, {"block", {"1"}}, {"args", nlohmann::json::array()}};
+  const nlohmann::json once = {
+      {"kernel", "f"}, {"grid", {"1"}}, {"block", {"1"}}, {"args", nlohmann::json::array()}};
   nlohmann::json many = {{"repeat", {{"j", "300"}}}, {"steps", {once}}};
   EXPECT_THAT(error(many), HasSubstr("more than 256 launches"));
   many["repeat"]["j"] = "2^40";
@@ -266,7 +271,8 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
       heads.insert(dims["B"][0]);
       other |= dims["W"][0] == -1;
     }
-    EXPECT_EQ(ToJson(cases->front()), ToJson(task->DrawHeldOut(seed, std::int64_t{1} << 24)->front()));
+    EXPECT_EQ(ToJson(cases->front()),
+              ToJson(task->DrawHeldOut(seed, std::int64_t{1} << 24)->front()));
   }
   EXPECT_TRUE(heads.contains(1) && heads.contains(2) && heads.contains(64));  // The edges.
   EXPECT_GT(heads.size(), 20u);
@@ -274,20 +280,20 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
 }
 
 TEST(HeldOut, NamesTheConditionThatFailsMost) {
-  const auto small = ParseOk(LayernormFiles())
-                         ->DrawHeldOut(1, 1 << 30, [](const BoundCase& drawn) {
-                           return drawn.work_flops > 4000 ? std::string("the cap of 4000 operations")
-                                                          : std::string();
-                         });
+  const auto small = ParseOk(LayernormFiles())->DrawHeldOut(1, 1 << 30, [](const BoundCase& drawn) {
+    return drawn.work_flops > 4000 ? std::string("the cap of 4000 operations") : std::string();
+  });
   ASSERT_TRUE(small.ok()) << small.status();
   for (const BoundCase& one : *small) EXPECT_LE(one.work_flops, 4000);
   const auto capped = ParseOk(LayernormFiles())->DrawHeldOut(1, 1);
   EXPECT_THAT(std::string(capped.status().message()), HasSubstr("the memory cap of 1 bytes"));
-  TaskFiles files = Edited("{T: f32, rows: 1, cols: 1}, {T: f16, rows: 3, cols: 257}, {T: f16, rows: 0, cols: 8}",
-                           "{T: f32, rows: 12345, cols: 77}");
+  TaskFiles files =
+      Edited("{T: f32, rows: 1, cols: 1}, {T: f16, rows: 3, cols: 257}, {T: f16, rows: 0, cols: 8}",
+             "{T: f32, rows: 12345, cols: 77}");
   std::string& text = files["task.yaml"];
-  const std::string only = "rows == 16384 && cols == 4096 || rows == 8192 && cols == 1024 || "
-                           "rows == 12345 && cols == 77";
+  const std::string only =
+      "rows == 16384 && cols == 4096 || rows == 8192 && cols == 1024 || "
+      "rows == 12345 && cols == 77";
   text.replace(text.find("rows*cols <= 2^31"), 17, only);
   const auto rare = ParseOk(files)->DrawHeldOut(1, std::int64_t{1} << 40);
   ASSERT_FALSE(rare.ok());
@@ -311,7 +317,8 @@ TEST(StoredReference, NamesItsFilesAndDrawsNothing) {
   EXPECT_THAT(ProblemsOf(files), HasSubstr("write 'held_out: 0'"));
   std::string& text = files["task.yaml"];
   text.replace(text.find("held_out: 3"), 11, "held_out: 0");
-  EXPECT_THAT(ProblemsOf(files), HasSubstr("the case checked/0 needs the stored output 'y_checked_0.npy'"));
+  EXPECT_THAT(ProblemsOf(files),
+              HasSubstr("the case checked/0 needs the stored output 'y_checked_0.npy'"));
   for (const std::string label : {"timed_0", "timed_1", "checked_0", "checked_1", "checked_2"}) {
     files["y_" + label + ".npy"] = "";
   }

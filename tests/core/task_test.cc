@@ -78,7 +78,8 @@ TEST(Task, RefusesCasesThatLeaveOneKindOfTargetWithoutAny) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].message, HasSubstr("has no case for cpu targets"));
   problems.clear();
-  EXPECT_FALSE(Task::Parse(Edited("{T: f32, rows: 1,", "{T: f32, for: amd, rows: 1,"), &problems).ok());
+  EXPECT_FALSE(
+      Task::Parse(Edited("{T: f32, rows: 1,", "{T: f32, for: amd, rows: 1,"), &problems).ok());
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].message, HasSubstr("for: cpu"));
 }

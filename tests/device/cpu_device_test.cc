@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu_device.h"
 
+#include <cstring>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cstring>
 
 #include "device/cpu_lines.h"
 #include "device/cpu_memory.h"
@@ -56,16 +56,18 @@ TEST(CpuDevice, ReportsAFaultWithWhatWasHit) {
   auto device = CpuDevice::Create({.threads = 2});
   std::vector<CpuArgument> arguments = {In("x", std::vector<float>(256)), Out<float>("y", 256),
                                         Scalar(256)};
-  const CompileResult compiled = CompileOrFail(
-      CpuRequest("oob_write.cu", CpuTestSource("bugs/oob_write.cu"), {"oob_write"}));
+  const CompileResult compiled =
+      CompileOrFail(CpuRequest("oob_write.cu", CpuTestSource("bugs/oob_write.cu"), {"oob_write"}));
   const CpuRun run =
       RunKernel(**device, compiled, {.grid = {2, 1, 1}, .block = {256, 1, 1}}, arguments);
   EXPECT_EQ(run.status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(run.status.message()),
-              HasSubstr("oob.write: kernel oob_write: buffer 'y' (1024 bytes): offset 1024, 0 bytes "
-                        "past the end"));
+  EXPECT_THAT(
+      std::string(run.status.message()),
+      HasSubstr("oob.write: kernel oob_write: buffer 'y' (1024 bytes): offset 1024, 0 bytes "
+                "past the end"));
   // From now on the device is gone.
-  std::vector<CpuArgument> more = {In("x", std::vector<float>(256)), Out<float>("y", 256), Scalar(1)};
+  std::vector<CpuArgument> more = {In("x", std::vector<float>(256)), Out<float>("y", 256),
+                                   Scalar(1)};
   EXPECT_EQ(RunKernel(**device, compiled, {}, more).status.code(), absl::StatusCode::kAborted);
 }
 
@@ -139,7 +141,8 @@ TEST(CpuDevice, ChecksArgumentsAndSharedMemory) {
     EXPECT_EQ(run.status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(run.status.message()),
                 HasSubstr("8000 bytes of dynamic and 60000 of static shared memory"));
-    EXPECT_TRUE(RunSource(**device, source, {.shared_bytes = 4000}, fine, {.mode = mode}).status.ok());
+    EXPECT_TRUE(
+        RunSource(**device, source, {.shared_bytes = 4000}, fine, {.mode = mode}).status.ok());
   }
 }
 
@@ -159,12 +162,12 @@ TEST(CpuDevice, CountsSharedMemoryPerKernel) {
 }
 
 TEST(CpuDevice, ListsWritableGlobals) {
-  const CompileResult compiled = CompileOrFail(CpuRequest(
-      "k.cu",
-      "__device__ int counter;\nstatic __device__ const float table[4] = {1, 2, 3, 4};\n"
-      "__global__ void k(float* y, int i) { __shared__ float s[4]; s[i] = table[i];\n"
-      "  __syncthreads(); y[0] = s[i] + atomicAdd(&counter, 1); }\n",
-      {"k"}));
+  const CompileResult compiled = CompileOrFail(
+      CpuRequest("k.cu",
+                 "__device__ int counter;\nstatic __device__ const float table[4] = {1, 2, 3, 4};\n"
+                 "__global__ void k(float* y, int i) { __shared__ float s[4]; s[i] = table[i];\n"
+                 "  __syncthreads(); y[0] = s[i] + atomicAdd(&counter, 1); }\n",
+                 {"k"}));
   auto device = CpuDevice::Create({});
   auto module = (*device)->Load(compiled.code_object, compiled.symbols);
   ASSERT_TRUE(module.ok()) << module.status();
@@ -204,7 +207,8 @@ TEST(CpuDevice, RunsEveryThreadOfEveryBlockOnce) {
   for (const char* schedule : {"forward", "reverse", "random"}) {
     (*device)->SetSchedule(schedule, 3);
     std::vector<CpuArgument> arguments = {InOut("y", std::vector<int>(720, 0))};
-    const CpuRun run = RunSource(**device, source, {.grid = {5, 3, 2}, .block = {4, 3, 2}}, arguments);
+    const CpuRun run =
+        RunSource(**device, source, {.grid = {5, 3, 2}, .block = {4, 3, 2}}, arguments);
     ASSERT_TRUE(run.status.ok()) << run.status;
     EXPECT_EQ(ValuesOf<int>(arguments[0]), want) << schedule;
   }
@@ -258,9 +262,9 @@ TEST(CpuDevice, PutsBuffersBeforeAnUnmappedPage) {
 }
 
 TEST(CpuDevice, TellsPayloadFromGuardsInCheckMode) {
-  const CompileResult compiled = CompileOrFail(CpuRequest(
-      "k.cu", "extern \"C\" __global__ void k(int* y, int i) { y[i] = 1; }\n", {"k"},
-      {.mode = CompileMode::kCheck}));
+  const CompileResult compiled = CompileOrFail(
+      CpuRequest("k.cu", "extern \"C\" __global__ void k(int* y, int i) { y[i] = 1; }\n", {"k"},
+                 {.mode = CompileMode::kCheck}));
   auto device = CpuDevice::Create({});
   auto module = (*device)->Load(compiled.code_object, compiled.symbols);
   auto buffer = (*device)->Allocate(1024);
@@ -300,14 +304,16 @@ TEST(CpuDevice, KeepsWhatEarlierLaunchesWrote) {
     std::memcpy(arguments[1].data(), &addresses[1], 8);
     arguments[2].resize(4);
     std::memcpy(arguments[2].data(), &step, 4);
-    ASSERT_TRUE((*device)->Launch(**module, compiled.symbols[0], {.block = {64, 1, 1}}, arguments).ok());
+    ASSERT_TRUE(
+        (*device)->Launch(**module, compiled.symbols[0], {.block = {64, 1, 1}}, arguments).ok());
   }
   for (const CheckFinding& finding : (*device)->TakeFindings()) ADD_FAILURE() << finding.message;
 }
 
 TEST(LineTable, SurvivesDamagedBytes) {
-  const CompileResult compiled = CompileOrFail(CpuRequest(
-      "k.cu", "__global__ void k(int* y) {\n  y[0] = 1;\n}\n", {"k"}, {.mode = CompileMode::kCheck}));
+  const CompileResult compiled =
+      CompileOrFail(CpuRequest("k.cu", "__global__ void k(int* y) {\n  y[0] = 1;\n}\n", {"k"},
+                               {.mode = CompileMode::kCheck}));
   for (std::size_t at = 0; at + 400 < compiled.code_object.size(); at += 97) {
     const LineTable table(std::string_view(compiled.code_object).substr(at, 400));
     EXPECT_GE(table.Find(16).line, 0);

@@ -41,7 +41,8 @@ CpuArgument InOut(std::string name, const std::vector<T>& values) {
 // Poisoned with 0xFF: a NaN for floats.
 template <class T>
 CpuArgument Out(std::string name, std::size_t count) {
-  return {.name = std::move(name), .bytes = std::vector<std::uint8_t>(count * sizeof(T), 0xFF),
+  return {.name = std::move(name),
+          .bytes = std::vector<std::uint8_t>(count * sizeof(T), 0xFF),
           .initialised = false};
 }
 template <class T>

@@ -3,12 +3,12 @@
 // Correct kernels compute the right values in every build, warp width and schedule, and the checker
 // has nothing against them.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <numeric>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "tests/device/cpu_harness.h"
 
@@ -77,7 +77,9 @@ KernelCase Saxpy(const std::string& name) {
 KernelCase Poly() {
   const Floats x = Random(300, 3);
   return {"kernels/poly.cu", "poly", Config(3, 128),
-          [=] { return std::vector{In("x", x), Out<float>("y", 300), Scalar(300)}; },
+          [=] {
+            return std::vector{In("x", x), Out<float>("y", 300), Scalar(300)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<double> want;
             for (double v : x) {
@@ -130,7 +132,8 @@ std::vector<double> LayerNorm(const Floats& x, const Floats& gamma, const Floats
       sum += x[row + i];
       square += double{x[row + i]} * x[row + i];
     }
-    const double mean = sum / double(d), scale = 1 / std::sqrt(square / double(d) - mean * mean + 1e-5);
+    const double mean = sum / double(d),
+                 scale = 1 / std::sqrt(square / double(d) - mean * mean + 1e-5);
     for (std::size_t i = 0; i < d; ++i) {
       out[row + i] = (x[row + i] - mean) * scale * gamma[i] + beta[i];
     }
@@ -142,8 +145,9 @@ KernelCase LayerNormCase() {
   const Floats x = Random(5 * 260, 5), gamma = Random(260, 6), beta = Random(260, 7);
   return {"kernels/layernorm.cu", "layernorm", Config(5, 128),
           [=] {
-            return std::vector{In("x", x), In("gamma", gamma), In("beta", beta),
-                               Out<float>("y", x.size()), Scalar(260), Scalar(1e-5f)};
+            return std::vector{In("x", x),       In("gamma", gamma),
+                               In("beta", beta), Out<float>("y", x.size()),
+                               Scalar(260),      Scalar(1e-5f)};
           },
           [=](const std::vector<CpuArgument>& a) {
             ExpectNear(ValuesOf<float>(a[3]), LayerNorm(x, gamma, beta, 260), 1e-4);
@@ -153,10 +157,16 @@ KernelCase LayerNormCase() {
 KernelCase MatMul() {
   constexpr std::size_t m = 33, n = 20, k = 27;
   const Floats a = Random(m * k, 8), b = Random(k * n, 9);
-  return {"kernels/matmul.cu", "matmul", {.grid = {2, 3, 1}, .block = {16, 16, 1}},
+  return {"kernels/matmul.cu",
+          "matmul",
+          {.grid = {2, 3, 1}, .block = {16, 16, 1}},
           [=] {
-            return std::vector{In("a", a), In("b", b), Out<float>("c", m * n), Scalar(static_cast<int>(m)),
-                               Scalar(static_cast<int>(n)), Scalar(static_cast<int>(k))};
+            return std::vector{In("a", a),
+                               In("b", b),
+                               Out<float>("c", m * n),
+                               Scalar(static_cast<int>(m)),
+                               Scalar(static_cast<int>(n)),
+                               Scalar(static_cast<int>(k))};
           },
           [=](const std::vector<CpuArgument>& arguments) {
             std::vector<double> want(m * n, 0);
@@ -175,7 +185,9 @@ KernelCase Reduce() {
   Floats x(3001);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 2;
   return {"kernels/reduce.cu", "reduce", Config(3, 256),
-          [=] { return std::vector{In("x", x), InOut("out", Floats{0}), Scalar(3001)}; },
+          [=] {
+            return std::vector{In("x", x), InOut("out", Floats{0}), Scalar(3001)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             EXPECT_EQ(ValuesOf<float>(a[1])[0], std::accumulate(x.begin(), x.end(), 0.f));
           }};
@@ -184,13 +196,16 @@ KernelCase Reduce() {
 KernelCase Softmax() {
   const Floats x = Random(4 * 100, 10);
   return {"kernels/softmax.cu", "softmax", Config(4, 64, 64 * 4),
-          [=] { return std::vector{In("x", x), Out<float>("y", x.size()), Scalar(100)}; },
+          [=] {
+            return std::vector{In("x", x), Out<float>("y", x.size()), Scalar(100)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<double> want(x.size());
             for (std::size_t row = 0; row < x.size(); row += 100) {
               double sum = 0;
               for (std::size_t i = 0; i < 100; ++i) sum += std::exp(double{x[row + i]});
-              for (std::size_t i = 0; i < 100; ++i) want[row + i] = std::exp(double{x[row + i]}) / sum;
+              for (std::size_t i = 0; i < 100; ++i)
+                want[row + i] = std::exp(double{x[row + i]}) / sum;
             }
             ExpectNear(ValuesOf<float>(a[1]), want, 1e-5);
           }};
@@ -200,7 +215,9 @@ KernelCase Scan() {
   std::vector<int> in(500);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i % 5) - 1;
   return {"kernels/scan_cg.cu", "scan_cg", Config(4, 128),
-          [=] { return std::vector{In("in", in), Out<int>("out", in.size()), Scalar(500)}; },
+          [=] {
+            return std::vector{In("in", in), Out<int>("out", in.size()), Scalar(500)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<int> want(in.size());
             for (std::size_t i = 0; i < in.size(); ++i) {
@@ -213,7 +230,8 @@ KernelCase Scan() {
 KernelCase Transpose() {
   std::vector<std::uint16_t> in(37 * 21);
   std::iota(in.begin(), in.end(), std::uint16_t{0});
-  return {"kernels/transpose.cu", "transpose<unsigned short, 16>",
+  return {"kernels/transpose.cu",
+          "transpose<unsigned short, 16>",
           {.grid = {3, 2, 1}, .block = {16, 4, 1}},
           [=] {
             return std::vector{In("in", in), Out<std::uint16_t>("out", in.size()), Scalar(37),
@@ -253,7 +271,9 @@ KernelCase Bitonic() {
   std::vector<int> in(2 * 128);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i * 7919 % 1009);
   return {"tricky/bitonic.cu", "bitonic", Config(2, 128, 128 * 4),
-          [=] { return std::vector{In("in", in), Out<int>("out", in.size()), Scalar(256)}; },
+          [=] {
+            return std::vector{In("in", in), Out<int>("out", in.size()), Scalar(256)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<int> want = in;
             std::sort(want.begin(), want.begin() + 128);
@@ -266,7 +286,9 @@ KernelCase DynamicParts() {
   Floats x(128);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 9) + 1;
   return {"tricky/dynparts.cu", "dynparts", Config(2, 64, 64 * 8),
-          [=] { return std::vector{In("x", x), Out<float>("y", 128), Scalar(128)}; },
+          [=] {
+            return std::vector{In("x", x), Out<float>("y", 128), Scalar(128)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<double> want;
             for (std::size_t i = 0; i < 128; ++i) {
@@ -282,10 +304,16 @@ KernelCase DynamicParts() {
 KernelCase Flash() {
   constexpr std::size_t n = 64, d = 32;
   const Floats q = Random(n * d, 12), k = Random(n * d, 13), v = Random(n * d, 14);
-  return {"tricky/flash.cu", "flash", {.grid = {2, 1, 1}, .block = {32, 8, 1}},
+  return {"tricky/flash.cu",
+          "flash",
+          {.grid = {2, 1, 1}, .block = {32, 8, 1}},
           [=] {
-            return std::vector{In("q", q), In("k", k), In("v", v), Out<float>("o", n * d),
-                               Scalar(static_cast<int>(n)), Scalar(0.25f)};
+            return std::vector{In("q", q),
+                               In("k", k),
+                               In("v", v),
+                               Out<float>("o", n * d),
+                               Scalar(static_cast<int>(n)),
+                               Scalar(0.25f)};
           },
           [=](const std::vector<CpuArgument>& a) {
             std::vector<double> want(n * d, 0);
@@ -332,7 +360,8 @@ KernelCase RmsNorm() {
   return {"tricky/rms_vec.cu", "rms_vec", Config(3, 64),
           [=] {
             return std::vector{In("x", Halves(x)), In("w", Halves(w)),
-                               Out<std::uint16_t>("y", x.size()), Scalar(static_cast<int>(d)), Scalar(1e-5f)};
+                               Out<std::uint16_t>("y", x.size()), Scalar(static_cast<int>(d)),
+                               Scalar(1e-5f)};
           },
           [=](const std::vector<CpuArgument>& a) {
             Floats got;
@@ -343,8 +372,7 @@ KernelCase RmsNorm() {
               double square = 0;
               for (std::size_t i = 0; i < d; ++i) square += std::pow(OfHalf(hx[row + i]), 2);
               for (std::size_t i = 0; i < d; ++i) {
-                want[row + i] =
-                    OfHalf(hx[row + i]) / std::sqrt(square / d + 1e-5) * OfHalf(hw[i]);
+                want[row + i] = OfHalf(hx[row + i]) / std::sqrt(square / d + 1e-5) * OfHalf(hw[i]);
               }
             }
             ExpectNear(got, want, 2e-3);
@@ -355,7 +383,9 @@ KernelCase SpinLock() {
   Floats x(192);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 4);
   return {"tricky/spinlock.cu", "spinlock", Config(3, 64),
-          [=] { return std::vector{In("x", x), InOut("out", Floats{0}), Scalar(192)}; },
+          [=] {
+            return std::vector{In("x", x), InOut("out", Floats{0}), Scalar(192)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             EXPECT_EQ(ValuesOf<float>(a[1])[0], std::accumulate(x.begin(), x.end(), 0.f));
           }};
@@ -365,7 +395,9 @@ KernelCase SyncWarpReduce() {
   Floats x(512);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 6);
   return {"tricky/syncwarp_reduce.cu", "syncwarp_reduce", Config(2, 256),
-          [=] { return std::vector{In("x", x), Out<float>("out", 2), Scalar(512)}; },
+          [=] {
+            return std::vector{In("x", x), Out<float>("out", 2), Scalar(512)};
+          },
           [=](const std::vector<CpuArgument>& a) {
             EXPECT_EQ(ValuesOf<float>(a[1]),
                       (Floats{std::accumulate(x.begin(), x.begin() + 256, 0.f),
@@ -376,20 +408,27 @@ KernelCase SyncWarpReduce() {
 KernelCase LastBlock() {
   Floats x(512);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 8);
-  return {"tricky/last_block.cu", "last_block", Config(4, 128),
-          [=] {
-            return std::vector{In("x", x), Out<float>("part", 4), Out<float>("out", 1), Scalar(512)};
-          },
-          [=](const std::vector<CpuArgument>& a) {
-            EXPECT_EQ(ValuesOf<float>(a[2])[0], std::accumulate(x.begin(), x.end(), 0.f));
-          }};
+  return {
+      "tricky/last_block.cu", "last_block", Config(4, 128),
+      [=] {
+        return std::vector{In("x", x), Out<float>("part", 4), Out<float>("out", 1), Scalar(512)};
+      },
+      [=](const std::vector<CpuArgument>& a) {
+        EXPECT_EQ(ValuesOf<float>(a[2])[0], std::accumulate(x.begin(), x.end(), 0.f));
+      }};
 }
 
 std::vector<KernelCase> AllKernels() {
-  return {Saxpy("saxpy"), Saxpy("saxpy_stride"), Poly(), Gelu(), Histogram(), LayerNormCase(),
-          MatMul(), Reduce(), Softmax(), Scan(), Transpose(), AtomicsMix(), Bitonic(),
-          DynamicParts(), Flash(), LocalPointers(), RmsNorm(), SpinLock(), SyncWarpReduce(),
-          LastBlock()};
+  return {Saxpy("saxpy"),   Saxpy("saxpy_stride"),
+          Poly(),           Gelu(),
+          Histogram(),      LayerNormCase(),
+          MatMul(),         Reduce(),
+          Softmax(),        Scan(),
+          Transpose(),      AtomicsMix(),
+          Bitonic(),        DynamicParts(),
+          Flash(),          LocalPointers(),
+          RmsNorm(),        SpinLock(),
+          SyncWarpReduce(), LastBlock()};
 }
 
 class CpuKernels : public ::testing::TestWithParam<int> {};
@@ -419,12 +458,14 @@ TEST_P(CpuKernels, AreRightInEveryBuildWidthAndSchedule) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, CpuKernels, ::testing::Range(0, static_cast<int>(AllKernels().size())),
-    [](const ::testing::TestParamInfo<int>& which) {
-      const std::string file = AllKernels()[static_cast<std::size_t>(which.param)].file;
-      return file.substr(file.find('/') + 1, file.rfind('.') - file.find('/') - 1);
-    });
+INSTANTIATE_TEST_SUITE_P(All, CpuKernels,
+                         ::testing::Range(0, static_cast<int>(AllKernels().size())),
+                         [](const ::testing::TestParamInfo<int>& which) {
+                           const std::string file =
+                               AllKernels()[static_cast<std::size_t>(which.param)].file;
+                           return file.substr(file.find('/') + 1,
+                                              file.rfind('.') - file.find('/') - 1);
+                         });
 
 }  // namespace
 }  // namespace fettle

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/device/device_contract.h"
 
-#include <gmock/gmock.h>
-
 #include <cstdlib>
 #include <cstring>
+
+#include <gmock/gmock.h>
 
 namespace fettle {
 namespace {

@@ -19,7 +19,7 @@ namespace fettle {
 //   fill(int* p, int value)                p[blockIdx.x] = value
 struct ContractModule {
   std::string code_object;
-  std::string add, fill;   // Their symbols.
+  std::string add, fill;  // Their symbols.
 };
 
 struct DeviceBackend {
@@ -28,7 +28,7 @@ struct DeviceBackend {
   std::function<absl::StatusOr<std::unique_ptr<Device>>()> make;
   std::function<absl::StatusOr<ContractModule>(Device&)> module;
   bool gpu = false;
-  bool computes = true;    // False: launches do nothing (the null device).
+  bool computes = true;  // False: launches do nothing (the null device).
 };
 
 class DeviceContract : public ::testing::TestWithParam<DeviceBackend> {

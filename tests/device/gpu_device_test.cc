@@ -55,8 +55,8 @@ class GpuDeviceContract : public ::testing::TestWithParam<const char*> {
     device_ = *std::move(device);
     // HIP over CUDA (tests/fakes/hip_over_cuda) takes PTX as well.
     const std::string base = FETTLE_SOURCE_DIR "/tests/data/code_objects/device_kernels";
-    const bool ptx = std::string(GetParam()).starts_with("cuda") ||
-                     std::getenv("FETTLE_HIP_LIBRARY") != nullptr;
+    const bool ptx =
+        std::string(GetParam()).starts_with("cuda") || std::getenv("FETTLE_HIP_LIBRARY") != nullptr;
     image_ = ReadFile(ptx ? base + ".ptx" : base + "." + device_->info().target.name + ".co");
     ASSERT_FALSE(image_.empty());
   }
@@ -93,9 +93,9 @@ TEST_P(GpuDeviceContract, DescribesItself) {
   EXPECT_GE(info.target.lds, info.target.lds_static);
   EXPECT_GT(info.target.cache, 1 << 20);
   std::printf("%s: %s, %s, %s, %s, lds %ld, cache %ld, partition \"%s\"\n", info.id.c_str(),
-              info.model.c_str(), info.driver.c_str(), info.uuid.c_str(),
-              info.target.name.c_str(), static_cast<long>(info.target.lds),
-              static_cast<long>(info.target.cache), info.partition.c_str());
+              info.model.c_str(), info.driver.c_str(), info.uuid.c_str(), info.target.name.c_str(),
+              static_cast<long>(info.target.lds), static_cast<long>(info.target.cache),
+              info.partition.c_str());
 }
 
 TEST_P(GpuDeviceContract, ReadsItsState) {
@@ -121,11 +121,12 @@ TEST_P(GpuDeviceContract, RunsAKernel) {
   const auto left = Upload(a), right = Upload(b), out = Upload(std::vector<float>(kCount, -1));
   const std::vector<KernelArgument> arguments{Bytes(left->address()), Bytes(right->address()),
                                               Bytes(out->address()), Bytes(int{kCount})};
-  ASSERT_TRUE(device_->Launch(*module, "add", {.grid = {4, 1, 1}, .block = {256, 1, 1}}, arguments)
-                  .ok());
+  ASSERT_TRUE(
+      device_->Launch(*module, "add", {.grid = {4, 1, 1}, .block = {256, 1, 1}}, arguments).ok());
   ASSERT_TRUE(device_->Synchronize(seconds(10)).ok());
   const auto sums = Fetch<float>(*device_, *out);
-  for (int i = 0; i < kCount; ++i) ASSERT_EQ(sums[static_cast<std::size_t>(i)], 2.0F * static_cast<float>(i) + 5.0F);
+  for (int i = 0; i < kCount; ++i)
+    ASSERT_EQ(sums[static_cast<std::size_t>(i)], 2.0F * static_cast<float>(i) + 5.0F);
 }
 
 TEST_P(GpuDeviceContract, FillsAndCopies) {
@@ -148,9 +149,9 @@ TEST_P(GpuDeviceContract, UsesAllSharedMemoryAfterOptingIn) {
   const std::int64_t most = device_->info().target.lds;
   const auto out = Upload(std::vector<int>{0});
   const auto launch = [&](std::int64_t bytes) {
-    return device_->Launch(*module, "touch_shared", {.shared_bytes = bytes},
-                           std::vector<KernelArgument>{Bytes(out->address()),
-                                                       Bytes(static_cast<int>(bytes))});
+    return device_->Launch(
+        *module, "touch_shared", {.shared_bytes = bytes},
+        std::vector<KernelArgument>{Bytes(out->address()), Bytes(static_cast<int>(bytes))});
   };
   for (const std::int64_t bytes : {std::int64_t{1024}, std::int64_t{48 * 1024}, most}) {
     ASSERT_TRUE(launch(bytes).ok()) << bytes;
@@ -161,7 +162,8 @@ TEST_P(GpuDeviceContract, UsesAllSharedMemoryAfterOptingIn) {
 
 TEST_P(GpuDeviceContract, DigestsWhatMemoryHolds) {
   std::vector<std::uint8_t> bytes(100'003);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 31 + i / 7);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(i * 31 + i / 7);
   const auto first = Upload(bytes), second = Upload(bytes);
   const auto digest = [&](const DeviceBuffer& buffer, std::int64_t offset, std::int64_t size,
                           std::uint64_t key) {
@@ -201,21 +203,17 @@ TEST_P(GpuDeviceContract, RefusesLaunchesBeyondLimits) {
   ASSERT_NE(module, nullptr);
   const std::vector<KernelArgument> none;
   const LaunchConfig bad[] = {
-      {.grid = {0, 1, 1}},
-      {.block = {2048, 1, 1}},
-      {.block = {64, 64, 1}},
-      {.block = {1, 1, 2000}},
-      {.grid = {1, 70000, 1}},
-      {.shared_bytes = 300 * 1024},
-      {.shared_bytes = -1},
-      {.grid = {6, 1, 1}, .cluster = {4, 1, 1}},
+      {.grid = {0, 1, 1}},     {.block = {2048, 1, 1}},
+      {.block = {64, 64, 1}},  {.block = {1, 1, 2000}},
+      {.grid = {1, 70000, 1}}, {.shared_bytes = 300 * 1024},
+      {.shared_bytes = -1},    {.grid = {6, 1, 1}, .cluster = {4, 1, 1}},
   };
   for (const LaunchConfig& config : bad) {
     EXPECT_TRUE(absl::IsInvalidArgument(device_->Launch(*module, "count", config, none)));
   }
   const std::vector<KernelArgument> one{Bytes(std::uint64_t{0})};
-  // Another number of arguments than the function takes, where the object describes them. A function
-  // without any is described like one that is not described at all.
+  // Another number of arguments than the function takes, where the object describes them. A
+  // function without any is described like one that is not described at all.
   if (!(*module->Function("add")).parameter_bytes.empty()) {
     const absl::Status few = device_->Launch(*module, "add", LaunchConfig{}, one);
     EXPECT_TRUE(absl::IsInvalidArgument(few)) << few;
@@ -268,9 +266,10 @@ TEST_P(GpuDeviceContract, ReplaysACapture) {
   const auto data = Upload(std::vector<int>{1, 2, 3, 4});
   ASSERT_TRUE(device_->BeginCapture().ok());
   const LaunchConfig config{.block = {4, 1, 1}, .shared_bytes = 16};
-  ASSERT_TRUE(device_->Launch(*module, "reverse", config,
-                              std::vector<KernelArgument>{Bytes(data->address())})
-                  .ok());
+  ASSERT_TRUE(
+      device_
+          ->Launch(*module, "reverse", config, std::vector<KernelArgument>{Bytes(data->address())})
+          .ok());
   auto graph = device_->EndCapture();
   ASSERT_TRUE(graph.ok()) << graph.status();
   if (*graph == nullptr) GTEST_SKIP() << "graphs are unsupported here";
@@ -315,8 +314,8 @@ class GpuDeviceFaults : public GpuDeviceContract {
     if (status.ok()) status = device_->Launch(**module, kernel, LaunchConfig{}, arguments);
     if (status.ok()) status = device_->Synchronize(milliseconds(500));
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    const bool dead = device_->Allocate(16).status() == status &&
-                      device_->Synchronize(seconds(1)) == status;
+    const bool dead =
+        device_->Allocate(16).status() == status && device_->Synchronize(seconds(1)) == status;
     // The driver's own end would wait for a kernel that still runs.
     std::_Exit(dead ? static_cast<int>(status.code()) : 100);
   }

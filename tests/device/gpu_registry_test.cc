@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds of GPU devices on a machine without one.
+#include "device/gpu_registry.h"
+
 #include <gtest/gtest.h>
 
 #include "device/gpu_device.h"
-#include "device/gpu_monitor.h"
-#include "device/gpu_registry.h"
 #include "device/gpu_kernels.h"
+#include "device/gpu_monitor.h"
 
 namespace fettle {
 namespace {
 
 DeviceInfo H200() {
   DeviceInfo info{.id = "cuda:0"};
-  info.target = {.name = "sm_90a", .vendor = Vendor::kNvidia, .wave = 32, .lds = 232448,
-                 .lds_static = 49152, .cus = 132};
+  info.target = {.name = "sm_90a",
+                 .vendor = Vendor::kNvidia,
+                 .wave = 32,
+                 .lds = 232448,
+                 .lds_static = 49152,
+                 .cus = 132};
   return info;
 }
 
 DeviceInfo Mi350x() {
   DeviceInfo info{.id = "hip:0"};
-  info.target = {.name = "gfx950", .vendor = Vendor::kAmd, .wave = 64, .lds = 163840,
-                 .lds_static = 163840, .cus = 256};
+  info.target = {.name = "gfx950",
+                 .vendor = Vendor::kAmd,
+                 .wave = 64,
+                 .lds = 163840,
+                 .lds_static = 163840,
+                 .cus = 256};
   info.target.max_grid[0] = info.target.max_grid[1] = info.target.max_grid[2] = 2147483647;
   return info;
 }
@@ -85,8 +94,8 @@ TEST(KernelImage, IsThereForEveryTargetThatRuns) {
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_FALSE(image->empty());
   }
-  EXPECT_TRUE(absl::IsNotFound(
-      KernelImage(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(KernelImage(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
 }
 
 TEST(GpuRegistry, RefusesOddIds) {

@@ -107,14 +107,10 @@ TEST(Tamper, FiguresMustFollowFromTheSamples) {
 
 TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
   const std::vector<std::pair<std::string, json>> changes = {
-      {"/variants/0/performance/ratio", 3.0},
-      {"/variants/0/guards/dims/n/max", 1 << 20},
-      {"/variants/0/kernel/values/BLOCK", 64},
-      {"/variants/0/builds/0/status", "emulated"},
-      {"/variants/0/device", "Another CPU"},
-      {"/op/license", "MIT"},
-      {"/op/task_digest", std::string(64, 'a')},
-      {"/fallback/kernel/values/BLOCK", 256},
+      {"/variants/0/performance/ratio", 3.0},    {"/variants/0/guards/dims/n/max", 1 << 20},
+      {"/variants/0/kernel/values/BLOCK", 64},   {"/variants/0/builds/0/status", "emulated"},
+      {"/variants/0/device", "Another CPU"},     {"/op/license", "MIT"},
+      {"/op/task_digest", std::string(64, 'a')}, {"/fallback/kernel/values/BLOCK", 256},
   };
   for (const auto& [pointer, value] : changes) {
     BundleFiles files = SampleBundle();

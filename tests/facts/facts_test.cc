@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/facts/code_facts.h"
-
 #include <fstream>
 #include <iterator>
 #include <random>
 
 #include <gtest/gtest.h>
+
+#include "compiler/facts/code_facts.h"
 
 namespace fettle {
 namespace {
@@ -128,8 +128,8 @@ TEST(Facts, SurviveDamage) {
       const int flips = 1 + static_cast<int>(random() % 64);
       for (int i = 0; i < flips; ++i) {
         // Half of the damage goes to the headers, where it hurts most.
-        const std::size_t range = i % 2 == 0 ? std::min<std::size_t>(256, damaged.size())
-                                             : damaged.size();
+        const std::size_t range =
+            i % 2 == 0 ? std::min<std::size_t>(256, damaged.size()) : damaged.size();
         damaged[random() % range] = static_cast<char>(random());
       }
       damaged.replace(0, 4, "\177ELF");

@@ -29,11 +29,13 @@ std::string SweepSource() {
     for (const int threads : kThreads) {
       source += fmt::format(
           "extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({1}, {1}))) void "
-          "lds_{0}_{1}(int* p, int i) {{\n", lds, threads);
+          "lds_{0}_{1}(int* p, int i) {{\n",
+          lds, threads);
       source += lds == 0 ? "  p[i] = i;\n}\n"
-                         : fmt::format("  __shared__ int s[{}];\n  s[i] = p[i];\n  "
-                                       "__builtin_amdgcn_s_barrier();\n  p[i] = s[i ^ 1];\n}}\n",
-                                       lds / 4);
+                         : fmt::format(
+                               "  __shared__ int s[{}];\n  s[i] = p[i];\n  "
+                               "__builtin_amdgcn_s_barrier();\n  p[i] = s[i ^ 1];\n}}\n",
+                               lds / 4);
     }
   }
   for (const int live : kLive) {
@@ -43,8 +45,10 @@ std::string SweepSource() {
         "const unsigned t = __builtin_amdgcn_workitem_id_x();\n"
         "#pragma unroll\n  for (int i = 0; i < {0}; ++i) v[i] = in[t + i * 256];\n"
         "  __builtin_amdgcn_s_barrier();\n"
-        "#pragma unroll\n  for (int i = 0; i < {0}; ++i) out[t + i * 256] = v[i] * v[{0} - 1 - i];\n"
-        "}}\n", live);
+        "#pragma unroll\n  for (int i = 0; i < {0}; ++i) out[t + i * 256] = v[i] * v[{0} - 1 - "
+        "i];\n"
+        "}}\n",
+        live);
   }
   return source;
 }
@@ -106,17 +110,28 @@ TEST_P(Sweep, OccupancyEqualsLlvms) {
 // "global_load_dwordx4" and its kin in our classes' words.
 std::string ClassOf(const std::string& op) {
   static const std::map<std::string, std::string> kClasses{
-      {"global_load_dword", "global_load.b32"},     {"global_load_dwordx4", "global_load.b128"},
-      {"global_load_ubyte", "global_load.b8"},      {"global_store_dword", "global_store.b32"},
-      {"scratch_load_dword", "scratch_load.b32"},   {"scratch_store_dword", "scratch_store.b32"},
-      {"buffer_load_dword", "buffer_load.b32"},     {"buffer_store_dword", "buffer_store.b32"},
-      {"ds_write_b128", "lds_write.b128"},          {"ds_read_b128", "lds_read.b128"},
-      {"ds_read2_b64", "lds_read2.b64"},            {"ds_write_b32", "lds_write.b32"},
-      {"ds_read_b32", "lds_read.b32"},              {"ds_add_u32", "lds_atomic"},
-      {"ds_bpermute_b32", "lane_exchange"},         {"s_barrier", "barrier"},
-      {"global_atomic_add", "global_atomic"},       {"global_atomic_add_f32", "global_atomic"},
-      {"global_atomic_cmpswap", "global_atomic"},   {"s_load_dword", "scalar_load.b32"},
-      {"s_load_dwordx2", "scalar_load.b64"},        {"s_load_dwordx4", "scalar_load.b128"}};
+      {"global_load_dword", "global_load.b32"},
+      {"global_load_dwordx4", "global_load.b128"},
+      {"global_load_ubyte", "global_load.b8"},
+      {"global_store_dword", "global_store.b32"},
+      {"scratch_load_dword", "scratch_load.b32"},
+      {"scratch_store_dword", "scratch_store.b32"},
+      {"buffer_load_dword", "buffer_load.b32"},
+      {"buffer_store_dword", "buffer_store.b32"},
+      {"ds_write_b128", "lds_write.b128"},
+      {"ds_read_b128", "lds_read.b128"},
+      {"ds_read2_b64", "lds_read2.b64"},
+      {"ds_write_b32", "lds_write.b32"},
+      {"ds_read_b32", "lds_read.b32"},
+      {"ds_add_u32", "lds_atomic"},
+      {"ds_bpermute_b32", "lane_exchange"},
+      {"s_barrier", "barrier"},
+      {"global_atomic_add", "global_atomic"},
+      {"global_atomic_add_f32", "global_atomic"},
+      {"global_atomic_cmpswap", "global_atomic"},
+      {"s_load_dword", "scalar_load.b32"},
+      {"s_load_dwordx2", "scalar_load.b64"},
+      {"s_load_dwordx4", "scalar_load.b128"}};
   const auto found = kClasses.find(op);
   return found == kClasses.end() ? std::string() : found->second;
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fakes/fake_http_server.h"
 
+#include <cstdlib>
+
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cstdlib>
-
-#include <fmt/format.h>
 
 #include "core/status_macros.h"
 
@@ -118,9 +117,10 @@ void FakeHttpServer::Handle(int connection) {
 
 FakeHttpServer::Answer HttpAnswer(int status, const std::string& body,
                                   const std::string& extra_headers) {
-  return {{fmt::format("HTTP/1.1 {} Said\r\nContent-Type: application/json\r\n"
-                       "Content-Length: {}\r\nConnection: close\r\n{}\r\n{}",
-                       status, body.size(), extra_headers, body)}};
+  return {
+      {fmt::format("HTTP/1.1 {} Said\r\nContent-Type: application/json\r\n"
+                   "Content-Length: {}\r\nConnection: close\r\n{}\r\n{}",
+                   status, body.size(), extra_headers, body)}};
 }
 
 std::string StreamHead() {

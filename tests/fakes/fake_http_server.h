@@ -9,8 +9,8 @@
 
 namespace fettle {
 
-// An HTTP server on a real loopback socket that plays scripted answers, one per connection, byte for
-// byte, and so can misbehave in every way that matters: cut, stall, reset.
+// An HTTP server on a real loopback socket that plays scripted answers, one per connection, byte
+// for byte, and so can misbehave in every way that matters: cut, stall, reset.
 class FakeHttpServer {
  public:
   // One piece of an answer: send, then go on, stall or reset the connection.
@@ -51,7 +51,8 @@ class FakeHttpServer {
 // A whole answer with the headers that it needs.
 FakeHttpServer::Answer HttpAnswer(int status, const std::string& body,
                                   const std::string& extra_headers = "");
-// The head of an event stream; its events follow as further pieces and the connection's end ends it.
+// The head of an event stream; its events follow as further pieces and the connection's end ends
+// it.
 std::string StreamHead();
 
 }  // namespace fettle

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fakes/host_device.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "device/launch_check.h"
 
@@ -117,8 +116,8 @@ absl::Status HostDevice::Fill(DeviceBuffer& to, std::int64_t offset, std::int64_
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<DeviceModule>> HostDevice::Load(std::string_view,
-                                                               std::span<const std::string> symbols) {
+absl::StatusOr<std::unique_ptr<DeviceModule>> HostDevice::Load(
+    std::string_view, std::span<const std::string> symbols) {
   for (const std::string& symbol : symbols) {
     if (!kernels_.contains(symbol)) {
       return absl::NotFoundError(fmt::format("no kernel '{}' is registered", symbol));

@@ -21,7 +21,9 @@ class HostDevice final : public Device {
   using Kernel = std::function<absl::Status(const LaunchConfig&, std::span<const KernelArgument>)>;
 
   HostDevice();
-  void Register(std::string symbol, Kernel kernel) { kernels_[std::move(symbol)] = std::move(kernel); }
+  void Register(std::string symbol, Kernel kernel) {
+    kernels_[std::move(symbol)] = std::move(kernel);
+  }
   int launches() const { return launches_; }
 
   const DeviceInfo& info() const override { return info_; }

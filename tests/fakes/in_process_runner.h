@@ -18,9 +18,8 @@ namespace fettle {
 // is answered by `time_case`, or refused.
 class InProcessRunner final : public RunnerSession {
  public:
-  using TimeFunction =
-      std::function<absl::StatusOr<TimeObservation>(const TimeRequest&, Device&, DeviceModule& a,
-                                                    DeviceModule& b)>;
+  using TimeFunction = std::function<absl::StatusOr<TimeObservation>(
+      const TimeRequest&, Device&, DeviceModule& a, DeviceModule& b)>;
 
   // `device` must outlive this object.
   explicit InProcessRunner(Device& device, TimeFunction time_case = nullptr)

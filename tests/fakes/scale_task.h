@@ -23,7 +23,8 @@ args:
 baseline:
   source: kernel.cu
   tunables:
-    BLOCK: [)yaml" + values + R"yaml(]
+    BLOCK: [)yaml" + values +
+                       R"yaml(]
   values: {BLOCK: 1}
   constraints: []
   workspace: []

@@ -7,8 +7,8 @@
 
 namespace fettle {
 
-// A fresh folder below the system's temporary one, removed at the end. Short, since socket paths are
-// limited.
+// A fresh folder below the system's temporary one, removed at the end. Short, since socket paths
+// are limited.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

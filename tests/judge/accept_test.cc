@@ -35,8 +35,8 @@ TEST(DecideConfirmation, AcceptsAClearGain) {
   EXPECT_EQ(decision.record.verdict, Verdict::kWin);
   EXPECT_EQ(decision.record.stage, Stage::kConfirm);
   EXPECT_NEAR(decision.ratio, 1.05, 1e-9);
-  EXPECT_NEAR(std::log(decision.lower_bound),
-              std::log(1.05) - 2.86093461 * 0.01 / std::sqrt(20.0), 1e-8);
+  EXPECT_NEAR(std::log(decision.lower_bound), std::log(1.05) - 2.86093461 * 0.01 / std::sqrt(20.0),
+              1e-8);
   EXPECT_NEAR(decision.threshold, 1.01, 1e-12);
   EXPECT_EQ(decision.record.evidence.at("blocks"), 20);
 }

@@ -72,7 +72,8 @@ int Wins(const NoiseModel& model, double gain, int trials, int k = 1) {
 }
 
 TEST(SimulatedNoise, KeepsTheErrorRateAtTheThreshold) {
-  const NoiseModel models[] = {{}, {.white = 0.02, .tail_df = 3}, {.drift = 0.05, .drift_launches = 50}};
+  const NoiseModel models[] = {
+      {}, {.white = 0.02, .tail_df = 3}, {.drift = 0.05, .drift_launches = 50}};
   for (const NoiseModel& model : models) {
     EXPECT_EQ(Wins(model, 0, 400), 0);
     EXPECT_LE(Wins(model, 0.01, 800), 12);  // 4 are due; 12 or more come by chance 1 time in 1000.
@@ -85,7 +86,8 @@ TEST(SimulatedNoise, SpendsLessOnLaterConfirmations) {
 }
 
 TEST(TakeBlocks, StopsWhenTheNoiseAllowsAndNeverBeyondTheMost) {
-  EXPECT_EQ(TakeBlocks(MakeNoise({.white = 0.001, .drift = 0}, 0, 1), Protocol{}).blocks.size(), 20U);
+  EXPECT_EQ(TakeBlocks(MakeNoise({.white = 0.001, .drift = 0}, 0, 1), Protocol{}).blocks.size(),
+            20U);
   EXPECT_EQ(TakeBlocks(MakeNoise({.white = 0.2}, 0, 1), Protocol{}).blocks.size(), 40U);
 }
 

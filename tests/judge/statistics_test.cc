@@ -18,9 +18,15 @@ struct TableEntry {
 TEST(StudentT, MatchesPublishedTables) {
   const double pi = std::acos(-1.0);
   const TableEntry entries[] = {
-      {0.05, 1, 6.31375151},   {0.025, 5, 2.57058184},   {0.01, 10, 2.76376946},
-      {0.005, 19, 2.86093461}, {0.025, 19, 2.09302405},  {0.0005, 19, 3.88340585},
-      {0.005, 30, 2.74999565}, {0.001, 120, 3.15953878}, {0.025, 1e9, 1.95996398},
+      {0.05, 1, 6.31375151},
+      {0.025, 5, 2.57058184},
+      {0.01, 10, 2.76376946},
+      {0.005, 19, 2.86093461},
+      {0.025, 19, 2.09302405},
+      {0.0005, 19, 3.88340585},
+      {0.005, 30, 2.74999565},
+      {0.001, 120, 3.15953878},
+      {0.025, 1e9, 1.95996398},
       {1e-6, 1, std::tan(pi * (0.5 - 1e-6))},
       {1e-4, 2, (1 - 2e-4) / std::sqrt(2 * 1e-4 * (1 - 1e-4))},
   };
@@ -41,7 +47,8 @@ TEST(StudentT, QuantileInvertsTheDistributionFarIntoTheTail) {
 }
 
 TEST(StudentT, NearsTheNormalDistributionSmoothlyAcrossTheSwitch) {
-  const double below = StudentUpperQuantile(1e-5, 0.99e7), above = StudentUpperQuantile(1e-5, 1.01e7);
+  const double below = StudentUpperQuantile(1e-5, 0.99e7),
+               above = StudentUpperQuantile(1e-5, 1.01e7);
   EXPECT_NEAR(below, above, 1e-5);
   EXPECT_GE(below, above);
 }
@@ -83,7 +90,8 @@ TEST(LogRatioStats, OfSeveralCasesWeighMeansAndErrors) {
 
 TEST(LogRatioStats, DoNotCountACaseMoreForHavingMoreBlocks) {
   Measurement uneven;
-  uneven.cases = {MakeCase(1, std::vector<double>(40, 0.1)), MakeCase(1, std::vector<double>(20, 0.3))};
+  uneven.cases = {MakeCase(1, std::vector<double>(40, 0.1)),
+                  MakeCase(1, std::vector<double>(20, 0.3))};
   EXPECT_NEAR(SummarizeMeasurement(uneven).mean, 0.2, 1e-15);
 }
 
@@ -98,7 +106,8 @@ TEST(Bootstrap, IsReproducibleAndCoversTheMean) {
   std::normal_distribution<double> noise(0.05, 0.01);
   std::vector<double> values(30);
   for (double& value : values) value = noise(random);
-  const Interval first = BootstrapInterval(values, 0.95, 1), again = BootstrapInterval(values, 0.95, 1);
+  const Interval first = BootstrapInterval(values, 0.95, 1),
+                 again = BootstrapInterval(values, 0.95, 1);
   EXPECT_EQ(first.low, again.low);
   EXPECT_EQ(first.high, again.high);
   const LogRatioStats stats = SummarizeBlocks(values);

@@ -170,15 +170,14 @@ TEST_F(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
   auto module = device_.Load("", symbols_);
   ASSERT_TRUE(module.ok());
   std::set<std::uint64_t> written;
-  device_.Register("honest", [&written](const LaunchConfig&,
-                                        std::span<const KernelArgument> arguments) {
-    written.insert(ArgumentAs<std::uint64_t>(arguments, 1));
-    return absl::OkStatus();
-  });
+  device_.Register("honest",
+                   [&written](const LaunchConfig&, std::span<const KernelArgument> arguments) {
+                     written.insert(ArgumentAs<std::uint64_t>(arguments, 1));
+                     return absl::OkStatus();
+                   });
   CasePairOptions options;
   options.cold = false;
-  auto pair = CasePair::Create(device_, bound_case_,
-                               {module->get(), {{"honest", "honest"}}, plan},
+  auto pair = CasePair::Create(device_, bound_case_, {module->get(), {{"honest", "honest"}}, plan},
                                {module->get(), {{"honest", "honest"}}, plan},
                                {CaseInputs{Numbers(1), {}}, CaseInputs{Numbers(2), {}}}, options);
   ASSERT_TRUE(pair.ok()) << pair.status();

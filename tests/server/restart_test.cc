@@ -106,8 +106,8 @@ TEST_F(RestartTest, ResumesFromEveryCommit) {
     EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.message() << " point " << point;
     EXPECT_EQ(ended.candidate_count(), kCandidates) << "point " << point;
     EXPECT_EQ(ended.spent().candidates(), kCandidates) << "point " << point;
-    // A unit given back goes to the end of what was asked for, so BLOCK 4 may come after BLOCK 6 and
-    // is no win then.
+    // A unit given back goes to the end of what was asked for, so BLOCK 4 may come after BLOCK 6
+    // and is no win then.
     EXPECT_TRUE(accepted == 1 || accepted == 2) << accepted << " point " << point;
     // One register, eight evaluations, a confirmation for each win, of 2 ms each: charged once.
     EXPECT_EQ(ended.spent().device_ms(), 2 * (1 + kCandidates + accepted)) << "point " << point;

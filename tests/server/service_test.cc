@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's edges: validation, watching, access, shutdown, calls outside jobs.
 
+#include <cstdlib>
 #include <future>
 #include <latch>
 #include <thread>
@@ -329,6 +330,53 @@ TEST_F(ServiceTest, TcpNeedsATokenOfTheRightRole) {
   EXPECT_EQ(codes("to"), (std::vector<int>{kOk, kBad, kBad, kDenied, kDenied}));
   EXPECT_EQ(codes("tw"), (std::vector<int>{kDenied, kDenied, kDenied, kOk, kClosed}));
   EXPECT_EQ(codes("forged"), (std::vector<int>{kUnknown, kUnknown, kUnknown, kUnknown, kUnknown}));
+}
+
+TEST_F(ServiceTest, TlsProtectsTcpAndIsNeededToReachIt) {
+  const std::string certificate = folder_.str() + "/cert.pem", key = folder_.str() + "/key.pem";
+  const std::string make = fmt::format(
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+      "-subj /CN=fettle.test -addext subjectAltName=DNS:fettle.test,IP:127.0.0.1 "
+      "-keyout '{}' -out '{}' >/dev/null 2>&1 && chmod 600 '{}'",
+      key, certificate, key);
+  ASSERT_EQ(std::system(make.c_str()), 0) << "openssl could not make a certificate";
+  ServerOptions options = Options();
+  options.listen = {"127.0.0.1:0"};
+  options.tls_certificate_file = certificate;
+  options.tls_key_file = key;
+  StartServer(options);
+  const std::string endpoint = server_->endpoints().at(1);
+  const std::string token_file = options.data_dir + "/operate.token";
+  const auto code = [](const EndpointOptions& how) {
+    const auto resolved = ResolveEndpoint(how);
+    EXPECT_TRUE(resolved.ok()) << resolved.status();
+    const auto channel = OpenChannel(*resolved);
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    v1::GetServerInfoRequest request;
+    v1::GetServerInfoResponse response;
+    return v1::Optimizer::NewStub(*channel)
+        ->GetServerInfo(&context, request, &response)
+        .error_code();
+  };
+  EXPECT_EQ(code({.endpoint = endpoint, .token_file = token_file, .ca_file = certificate}),
+            grpc::StatusCode::OK);
+  EXPECT_EQ(code({.endpoint = endpoint,
+                  .token_file = token_file,
+                  .ca_file = certificate,
+                  .server_name = "fettle.test"}),
+            grpc::StatusCode::OK);
+  // A name that the certificate does not have, no TLS, and a wrong token.
+  EXPECT_EQ(code({.endpoint = endpoint,
+                  .token_file = token_file,
+                  .ca_file = certificate,
+                  .server_name = "other.test"}),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(code({.endpoint = endpoint, .token_file = token_file}),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(code({.endpoint = endpoint, .token = "wrong", .ca_file = certificate}),
+            grpc::StatusCode::UNAUTHENTICATED);
 }
 
 TEST_F(ServiceTest, MakesTokensWhenThereAreNone) {

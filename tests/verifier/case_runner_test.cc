@@ -28,7 +28,8 @@ class CaseRunnerTest : public ::testing::Test {
       return absl::OkStatus();
     });
   }
-  void Register(const std::string& symbol, std::function<void(float* x, float* y, std::int64_t n)> body) {
+  void Register(const std::string& symbol,
+                std::function<void(float* x, float* y, std::int64_t n)> body) {
     device_.Register(symbol, [body](const LaunchConfig&, Args args) {
       body(ArgumentAs<float*>(args, 0), ArgumentAs<float*>(args, 1),
            ArgumentAs<std::int64_t>(args, 2));
@@ -237,7 +238,12 @@ TEST_F(CaseRunnerTest, PointerTablesAreBuiltAndGuarded) {
 
 TEST_F(CaseRunnerTest, StructsCarryAddressesAndNulls) {
   device_.Register("struct", [](const LaunchConfig&, Args args) {
-    struct Params { const float* x; float* y; void* none; std::int64_t n; } params;
+    struct Params {
+      const float* x;
+      float* y;
+      void* none;
+      std::int64_t n;
+    } params;
     EXPECT_EQ(args[0].size(), sizeof(params));
     std::memcpy(&params, args[0].data(), sizeof(params));
     EXPECT_EQ(params.none, nullptr);

@@ -45,8 +45,9 @@ class CompareEveryDType : public ::testing::TestWithParam<int> {
   std::vector<double> Values(int count) const {
     std::vector<double> values;
     for (int i = 0; i < count; ++i) {
-      double value = IsInteger(dtype()) ? std::floor(60 * RandomUnit(3, static_cast<std::uint64_t>(i)))
-                                        : RandomNormal(3, static_cast<std::uint64_t>(i));
+      double value = IsInteger(dtype())
+                         ? std::floor(60 * RandomUnit(3, static_cast<std::uint64_t>(i)))
+                         : RandomNormal(3, static_cast<std::uint64_t>(i));
       if (dtype() == DType::kF8E8M0) value = std::ldexp(1.0, i % 7 - 3);
       if (dtype() == DType::kBool) value = i % 2;
       values.push_back(value);
@@ -107,7 +108,9 @@ TEST(CompareTest, NaNNeverPassesForANumber) {
     EXPECT_EQ(result.reason_code, "class_mismatch");
     EXPECT_EQ(result.errors.first_index, 1);
   }
-  EXPECT_FALSE(Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kRelative, 1e9, 1e9), {1}, {kNan}).passed);
+  EXPECT_FALSE(
+      Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kRelative, 1e9, 1e9), {1}, {kNan})
+          .passed);
 }
 
 TEST(CompareTest, ClassesMustAgree) {
@@ -120,7 +123,9 @@ TEST(CompareTest, ClassesMustAgree) {
 }
 
 TEST(CompareTest, NegativeReferencesAreNotFree) {
-  EXPECT_FALSE(Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kRelative, 1e-3, 1e-3), {-3}, {500}).passed);
+  EXPECT_FALSE(
+      Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kRelative, 1e-3, 1e-3), {-3}, {500})
+          .passed);
 }
 
 TEST(CompareTest, OverflowAndSaturationAreBothRight) {
@@ -132,8 +137,10 @@ TEST(CompareTest, OverflowAndSaturationAreBothRight) {
 }
 
 TEST(CompareTest, SignedZeroCountsOnlyForBits) {
-  EXPECT_TRUE(Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kExactValues), {0.0}, {-0.0}).passed);
-  EXPECT_FALSE(Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kExactBits), {0.0}, {-0.0}).passed);
+  EXPECT_TRUE(
+      Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kExactValues), {0.0}, {-0.0}).passed);
+  EXPECT_FALSE(
+      Compare(DType::kF32, Tolerance(BoundTolerance::Kind::kExactBits), {0.0}, {-0.0}).passed);
 }
 
 TEST(CompareTest, RawBytesAreComparedBitByBit) {
@@ -143,16 +150,19 @@ TEST(CompareTest, RawBytesAreComparedBitByBit) {
   const std::int64_t large = (std::int64_t{1} << 60) + 1;
   std::memcpy(expected.bytes.data(), &large, 8);
   std::vector<std::uint8_t> got = expected.bytes;
-  EXPECT_TRUE(CompareOutput(tensor, Tolerance(BoundTolerance::Kind::kExactBits), expected, got).passed);
+  EXPECT_TRUE(
+      CompareOutput(tensor, Tolerance(BoundTolerance::Kind::kExactBits), expected, got).passed);
   got[0] ^= 1;
-  EXPECT_FALSE(CompareOutput(tensor, Tolerance(BoundTolerance::Kind::kExactBits), expected, got).passed);
+  EXPECT_FALSE(
+      CompareOutput(tensor, Tolerance(BoundTolerance::Kind::kExactBits), expected, got).passed);
 }
 
 TEST(CompareTest, WrongSizesFail) {
   const BoundTensor tensor = MakeTensor("y", Role::kOut, DType::kF32, {2});
   ExpectedOutput expected;
   expected.values = {1, 2};
-  EXPECT_FALSE(CompareOutput(tensor, AutoTolerance("y"), expected, std::vector<std::uint8_t>(4)).passed);
+  EXPECT_FALSE(
+      CompareOutput(tensor, AutoTolerance("y"), expected, std::vector<std::uint8_t>(4)).passed);
 }
 
 TEST(CompareTest, SampledRowsAreFoundInTheDenseOutput) {
@@ -197,7 +207,8 @@ TEST(CompareTest, AutoAdmitsFloatSumsAndRejectsHalfInputs) {
     double exact = 0, squares = 0, low = 0, some = 0;
     float sum = 0;
     for (std::uint64_t k = 0; k < kTerms; ++k) {
-      const auto a = static_cast<float>(RandomNormal(r, k)), b = static_cast<float>(RandomNormal(r + 99, k));
+      const auto a = static_cast<float>(RandomNormal(r, k)),
+                 b = static_cast<float>(RandomNormal(r + 99, k));
       exact += double{a} * b;
       squares += double{a} * b * a * b;
       sum += a * b;
@@ -214,7 +225,8 @@ TEST(CompareTest, AutoAdmitsFloatSumsAndRejectsHalfInputs) {
   const BoundTensor tensor = MakeTensor("y", Role::kOut, DType::kF32, {kRows});
   EXPECT_TRUE(CompareOutput(tensor, tolerance, expected, Encode(tensor, honest)).passed);
   EXPECT_GT(CompareOutput(tensor, tolerance, expected, Encode(tensor, half)).errors.mismatches, 50);
-  EXPECT_GT(CompareOutput(tensor, tolerance, expected, Encode(tensor, skipped)).errors.mismatches, 60);
+  EXPECT_GT(CompareOutput(tensor, tolerance, expected, Encode(tensor, skipped)).errors.mismatches,
+            60);
 }
 
 TEST(CompareTest, BudgetFollowsTheBaseline) {

@@ -26,7 +26,8 @@ std::vector<std::int64_t> Indices(Fill fill, std::int64_t count, std::uint64_t s
   tensor.fill = std::move(fill);
   const auto bytes = Make(tensor, seed);
   std::vector<std::int64_t> values;
-  for (std::int64_t i = 0; i < count; ++i) values.push_back(DecodeInteger(DType::kI64, bytes.data(), i));
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(DecodeInteger(DType::kI64, bytes.data(), i));
   return values;
 }
 
@@ -40,7 +41,8 @@ Fill IndexFill(Fill::Kind kind, std::int64_t lo, std::int64_t hi, double a = 0) 
 }
 
 std::string Npy(const std::string& descr, const std::string& shape, const std::string& data) {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
   header.resize((header.size() + 10 + 64) / 64 * 64 - 10, ' ');
   std::string text = "\x93NUMPY";
   text += '\x01';
@@ -99,7 +101,8 @@ TEST(InputsTest, NormalHasItsMoments) {
 }
 
 TEST(InputsTest, PortableFunctionsAreCloseToTheLibrarys) {
-  for (double x = 1e-300; x < 1e300; x *= 37.7) EXPECT_NEAR(PortableLog(x), std::log(x), 1e-13 * std::fabs(std::log(x)) + 1e-15);
+  for (double x = 1e-300; x < 1e300; x *= 37.7)
+    EXPECT_NEAR(PortableLog(x), std::log(x), 1e-13 * std::fabs(std::log(x)) + 1e-15);
   for (double x = -300; x < 300; x += 0.37) EXPECT_NEAR(PortableExp(x) / std::exp(x), 1, 1e-13);
 }
 
@@ -124,11 +127,14 @@ TEST(InputsTest, IndexFillsKeepTheirPromises) {
   const auto sorted = Indices(IndexFill(Fill::Kind::kIndexSorted, 0, 50), 500);
   EXPECT_TRUE(std::is_sorted(sorted.begin(), sorted.end()));
   std::map<std::int64_t, int> counts;
-  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexRepeated, 0, 1 << 30, 8), 800)) ++counts[value];
+  for (const std::int64_t value :
+       Indices(IndexFill(Fill::Kind::kIndexRepeated, 0, 1 << 30, 8), 800))
+    ++counts[value];
   EXPECT_EQ(counts.size(), 100u);
   EXPECT_EQ(counts.begin()->second, 8);
   counts.clear();
-  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexZipf, 0, 10000, 1.0), 20000)) ++counts[value];
+  for (const std::int64_t value : Indices(IndexFill(Fill::Kind::kIndexZipf, 0, 10000, 1.0), 20000))
+    ++counts[value];
   int top = 0;
   for (const auto& [value, count] : counts) top = std::max(top, count);
   EXPECT_NEAR(top / 20000.0, 1 / 9.7876, 0.015);  // The harmonic number of 10000.
@@ -140,7 +146,8 @@ TEST(InputsTest, ListsRunsAndOffsets) {
   EXPECT_EQ(Indices(fill, 4), (std::vector<std::int64_t>{0, 3, 3, 7}));
   BoundTensor wrong = MakeTensor("i", Role::kIndex, DType::kI64, {3});
   wrong.fill = fill;
-  EXPECT_EQ(MakeInput(wrong, 1, InputSet::kDeclared, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeInput(wrong, 1, InputSet::kDeclared, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   fill = IndexFill(Fill::Kind::kIndexRuns, 0, 100);
   fill.list = {3, 2};
   const auto runs = Indices(fill, 10);
@@ -167,7 +174,8 @@ TEST(InputsTest, FilesAreReadAndTheirMistakesNamed) {
   tensor.fill.file = "x.npy";
   const float values[2] = {1.5f, -2};
   const std::string data(reinterpret_cast<const char*>(values), 8);
-  const auto good = MakeInput(tensor, 1, InputSet::kDeclared, {{"x.npy", Npy("<f4", "(2,)", data)}});
+  const auto good =
+      MakeInput(tensor, 1, InputSet::kDeclared, {{"x.npy", Npy("<f4", "(2,)", data)}});
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_EQ(DecodeFloat(DType::kF32, good->data(), 1), -2);
   for (const std::string& bad : {std::string("nonsense"), Npy("<f4", "(3,)", data),
@@ -190,7 +198,8 @@ TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
       FlipElement(tensor, at, after);
       int changed = 0;
       for (int i = 0; i < 50; ++i) {
-        const double a = DecodeFloat(DType::kF32, before.data(), i), b = DecodeFloat(DType::kF32, after.data(), i);
+        const double a = DecodeFloat(DType::kF32, before.data(), i),
+                     b = DecodeFloat(DType::kF32, after.data(), i);
         changed += a != b;
         if (i == at) {
           EXPECT_GE(std::fabs(a - b), 1);
@@ -206,7 +215,9 @@ TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
 
 TEST(InputsTest, SetsHoldWhatTheySay) {
   BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
-  const auto value = [](const std::vector<std::uint8_t>& bytes, int i) { return DecodeFloat(DType::kF32, bytes.data(), i); };
+  const auto value = [](const std::vector<std::uint8_t>& bytes, int i) {
+    return DecodeFloat(DType::kF32, bytes.data(), i);
+  };
   const auto ints = Make(tensor, 1, InputSet::kExactIntegers);
   const auto negative = Make(tensor, 1, InputSet::kAllNegative);
   const auto hot = Make(tensor, 1, InputSet::kOneHot);

@@ -34,7 +34,8 @@ extern "C" void f(fettle_ref* ref) {{
       y.values[r * 16 + c] = {};
     }}
   }}
-}})", body);
+}})",
+                                               body);
     ReferenceOptions options;
     options.start = PlainReferenceStarter(FETTLE_REFERENCE_HOST);
     auto reference = Reference::Create(source, options);
@@ -63,7 +64,8 @@ extern "C" void f(fettle_ref* ref) {{
 };
 
 TEST_F(MutationTest, HonestTaskIsAccepted) {
-  const auto test = Test("2 * x[i]", AutoTolerance("y"), [](const float* x, std::int64_t i) { return 2 * x[i]; });
+  const auto test =
+      Test("2 * x[i]", AutoTolerance("y"), [](const float* x, std::int64_t i) { return 2 * x[i]; });
   ASSERT_TRUE(test.ok()) << test.status();
   EXPECT_TRUE(test->accepted) << test->failure.message;
   std::set<std::string> tried;
@@ -71,10 +73,11 @@ TEST_F(MutationTest, HonestTaskIsAccepted) {
     tried.insert(one["mutation"].get<std::string>());
     EXPECT_TRUE(one["rejected"].get<bool>()) << one;
   }
-  EXPECT_THAT(tried, ::testing::IsSupersetOf(
-                         {"zeros", "ones", "mean", "poison_a", "poison_b", "one_nan", "one_element_high",
-                          "one_element_low", "rows_swapped", "last_tile_missing", "half_right",
-                          "sign_flipped", "transposed", "other_seed", "copy_of_x", "rounded_to_f16"}));
+  EXPECT_THAT(tried,
+              ::testing::IsSupersetOf({"zeros", "ones", "mean", "poison_a", "poison_b", "one_nan",
+                                       "one_element_high", "one_element_low", "rows_swapped",
+                                       "last_tile_missing", "half_right", "sign_flipped",
+                                       "transposed", "other_seed", "copy_of_x", "rounded_to_f16"}));
 }
 
 TEST_F(MutationTest, LooseToleranceIsRefused) {
@@ -82,7 +85,8 @@ TEST_F(MutationTest, LooseToleranceIsRefused) {
   loose.output = "y";
   loose.kind = BoundTolerance::Kind::kRelative;
   loose.atol = 1e-2;
-  const auto test = Test("1e-4 * x[i]", loose, [](const float* x, std::int64_t i) { return 1e-4f * x[i]; });
+  const auto test =
+      Test("1e-4 * x[i]", loose, [](const float* x, std::int64_t i) { return 1e-4f * x[i]; });
   ASSERT_TRUE(test.ok()) << test.status();
   EXPECT_FALSE(test->accepted);
   EXPECT_EQ(test->failure.verdict, Verdict::kRefused);
@@ -92,18 +96,21 @@ TEST_F(MutationTest, LooseToleranceIsRefused) {
 }
 
 TEST_F(MutationTest, ConstantAnswerIsRefused) {
-  EXPECT_EQ(Reason(Test("0.25 + 0 * x[i]", AutoTolerance("y"), [](const float*, std::int64_t) { return 0.25f; })),
+  EXPECT_EQ(Reason(Test("0.25 + 0 * x[i]", AutoTolerance("y"),
+                        [](const float*, std::int64_t) { return 0.25f; })),
             "constant_output");
 }
 
 TEST_F(MutationTest, WrongBaselineIsRefused) {
-  EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"), [](const float* x, std::int64_t i) { return 3 * x[i]; })),
+  EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"),
+                        [](const float* x, std::int64_t i) { return 3 * x[i]; })),
             "baseline_rejected");
 }
 
 TEST_F(MutationTest, SelfReferenceIsRefused) {
-  EXPECT_EQ(Reason(Test("2 * x[i]", AutoTolerance("y"),
-                        [](const float* x, std::int64_t i) { return 2 * x[i]; }, "same")),
+  EXPECT_EQ(Reason(Test(
+                "2 * x[i]", AutoTolerance("y"),
+                [](const float* x, std::int64_t i) { return 2 * x[i]; }, "same")),
             "self_reference");
 }
 

@@ -34,7 +34,8 @@ TEST(PolicyTest, RefusesWhatReachesForFiles) {
   EXPECT_EQ(Reason("const char x[] = {\n#embed \"/etc/passwd\"\n};"), "policy_include");
   EXPECT_EQ(Reason("#include_next <math.h>"), "policy_include");
   EXPECT_EQ(Reason("#if __has_include(\"/etc/passwd\")\n#endif"), "policy_include");
-  EXPECT_EQ(Reason("#include <cuda_fp16.h>\n#include \"helpers.h\"\n#include <hip/hip_runtime.h>"), "");
+  EXPECT_EQ(Reason("#include <cuda_fp16.h>\n#include \"helpers.h\"\n#include <hip/hip_runtime.h>"),
+            "");
   EXPECT_EQ(Reason("#if __has_include(<cuda_fp8.h>)\n#include <cuda_fp8.h>\n#endif"), "");
 }
 
@@ -50,10 +51,13 @@ TEST(PolicyTest, RefusesDirectiveAndPragmaTricks) {
 TEST(PolicyTest, RefusesAssemblyHoweverItIsSpelled) {
   EXPECT_EQ(Reason("void f() { asm(\"nop\"); }"), "policy_asm");
   EXPECT_EQ(Reason("void f() { __asm__ __volatile__(\"nop\"); }"), "policy_asm");
-  EXPECT_EQ(Reason("#define G(a, b) a##b\n#define R G(as, m)\nvoid f() { R(\"nop\"); }"), "policy_asm");
-  EXPECT_EQ(Reason("#define G(a, b) a##b\n#define X G\nvoid f() { X(as, m)(\"nop\"); }"), "policy_asm");
-  EXPECT_EQ(Reason("#ifdef A\n#define R int\n#else\n#define R asm\n#endif\nvoid f() { R(\"nop\"); }"),
+  EXPECT_EQ(Reason("#define G(a, b) a##b\n#define R G(as, m)\nvoid f() { R(\"nop\"); }"),
             "policy_asm");
+  EXPECT_EQ(Reason("#define G(a, b) a##b\n#define X G\nvoid f() { X(as, m)(\"nop\"); }"),
+            "policy_asm");
+  EXPECT_EQ(
+      Reason("#ifdef A\n#define R int\n#else\n#define R asm\n#endif\nvoid f() { R(\"nop\"); }"),
+      "policy_asm");
   PolicyRules rules;
   rules.allow_asm = true;
   EXPECT_EQ(Reason("void f() { asm(\"nop\"); }", rules), "");
@@ -61,36 +65,47 @@ TEST(PolicyTest, RefusesAssemblyHoweverItIsSpelled) {
 
 TEST(PolicyTest, RefusesHostCode) {
   EXPECT_EQ(Reason("extern \"C\" int system(const char*);"), "policy_host_code");
-  EXPECT_EQ(Reason("extern \"C\" {\n__global__ void k() {}\nint memcmp(const void*, const void*, int);\n}"),
-            "policy_host_code");
+  EXPECT_EQ(
+      Reason(
+          "extern \"C\" {\n__global__ void k() {}\nint memcmp(const void*, const void*, int);\n}"),
+      "policy_host_code");
   EXPECT_EQ(Reason("int main() { return 0; }"), "policy_host_code");
   EXPECT_EQ(Reason("void run() { k<<<1, 2>>>(); }"), "policy_host_code");
   EXPECT_EQ(Reason("__global__ void k() { ::system(\"true\"); }"), "policy_host_call");
   EXPECT_EQ(Reason("__global__ void k() { std::exit(1); }"), "policy_host_call");
-  EXPECT_EQ(Reason("#define RUN sys##tem\n#define J(a,b) a##b\n__global__ void k() { J(sys, tem)(\"x\"); }"),
-            "policy_host_call");
+  EXPECT_EQ(
+      Reason(
+          "#define RUN sys##tem\n#define J(a,b) a##b\n__global__ void k() { J(sys, tem)(\"x\"); }"),
+      "policy_host_call");
   EXPECT_EQ(Reason("__global__ void k() { auto f = system; f(\"true\"); }"), "policy_host_call");
-  EXPECT_EQ(Reason("__global__ void k() { __builtin_execl(\"/bin/sh\", \"sh\", 0); }"), "policy_builtin");
+  EXPECT_EQ(Reason("__global__ void k() { __builtin_execl(\"/bin/sh\", \"sh\", 0); }"),
+            "policy_builtin");
   EXPECT_EQ(Reason("__attribute__((constructor)) void f() {}"), "policy_attribute");
   EXPECT_EQ(Reason("[[gnu::constructor]] void f() {}"), "policy_attribute");
   EXPECT_EQ(Reason("__attribute__((__optimize__(\"fast-math\"))) void f() {}"), "policy_attribute");
 }
 
 TEST(PolicyTest, LetsHonestSourcesPass) {
-  EXPECT_EQ(Reason("// asm volatile(\"nop\"); system(\"x\") <<<>>>\n/* #include \"/etc/passwd\" */"), "");
+  EXPECT_EQ(
+      Reason("// asm volatile(\"nop\"); system(\"x\") <<<>>>\n/* #include \"/etc/passwd\" */"), "");
   EXPECT_EQ(Reason("__global__ void k() { printf(\"asm system #include \\\"/x\\\"\"); }"), "");
   EXPECT_EQ(Reason("const char* s = R\"x(\n#include \"/etc/passwd\"\nasm)x\";"), "");
   EXPECT_EQ(Reason("int plasma, systematic, streamed_tile, exec_count, main_loop, opened;"), "");
   EXPECT_EQ(Reason("__device__ float read(const float* p) { return *p; }\n"
-                   "__global__ void k(float* p) { p[0] = read(p); }"), "");
+                   "__global__ void k(float* p) { p[0] = read(p); }"),
+            "");
   EXPECT_EQ(Reason("__global__ void k() { int open = 1, time = 2; open += time; }"), "");
   EXPECT_EQ(Reason("struct S { __device__ int open() { return 1; } };\n"
-                   "__global__ void k() { S s; s.open(); }"), "");
+                   "__global__ void k() { S s; s.open(); }"),
+            "");
   EXPECT_EQ(Reason("extern \"C\" __global__ void k(float* p) { p[0] = 1'000; }"), "");
-  EXPECT_EQ(Reason("extern \"C\" {\n__global__ void k() {}\n__device__ int f() { return 1; }\n}"), "");
+  EXPECT_EQ(Reason("extern \"C\" {\n__global__ void k() {}\n__device__ int f() { return 1; }\n}"),
+            "");
   EXPECT_EQ(Reason("extern __shared__ float s[];"), "");
   EXPECT_EQ(Reason("template <typename T> struct A {}; A<A<A<int>>> a;"), "");
-  EXPECT_EQ(Reason("__global__ void __launch_bounds__(256) k() {}\n[[nodiscard]] __device__ int f();"), "");
+  EXPECT_EQ(
+      Reason("__global__ void __launch_bounds__(256) k() {}\n[[nodiscard]] __device__ int f();"),
+      "");
   EXPECT_EQ(Reason("struct __attribute__((aligned(16))) V { float x; };"), "");
 }
 

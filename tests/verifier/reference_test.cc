@@ -93,8 +93,8 @@ TEST_F(ReferenceTest, ComputesLayernormInDouble) {
   const double gamma = DecodeFloat(DType::kF32, (*inputs)[1].data(), 5);
   EXPECT_NEAR(y.values[257 + 5], (x - sum / 257) / std::sqrt(square / 257 + 1e-5f) * gamma, 1e-12);
 
-  const Comparison good = CompareOutput(bound.tensors[2], bound.tolerances[0], y,
-                                        RoundExpected(bound.tensors[2], y));
+  const Comparison good =
+      CompareOutput(bound.tensors[2], bound.tolerances[0], y, RoundExpected(bound.tensors[2], y));
   EXPECT_TRUE(good.passed) << good.message;
   const auto work = (*reference)->Work(bound, {11});
   ASSERT_TRUE(work.ok()) << work.status();
@@ -105,7 +105,8 @@ TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
   ReferenceOptions options = Options();
   options.max_elements = 1000;
   options.cache_dir = (std::filesystem::temp_directory_path() /
-                       ("fettle-reference-test-" + std::to_string(getpid()))).string();
+                       ("fettle-reference-test-" + std::to_string(getpid())))
+                          .string();
   const BoundCase bound = LayernormCase(100, 50);
   std::vector<double> first;
   for (int pass = 0; pass < 2; ++pass) {
@@ -125,7 +126,10 @@ TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
 }
 
 TEST_F(ReferenceTest, CrashesAndHangsAreTheTasksErrors) {
-  struct Bad { const char* body; const char* says; };
+  struct Bad {
+    const char* body;
+    const char* says;
+  };
   const Bad bads[] = {
       {"volatile int* p = nullptr; *p = 1;", "SIGSEGV"},
       {"(void)fettle_input(ref, \"nope\");", "SIGABRT"},
@@ -138,7 +142,9 @@ TEST_F(ReferenceTest, CrashesAndHangsAreTheTasksErrors) {
     options.call_limit = std::chrono::seconds(1);
     auto reference = Reference::Create(
         Source(fmt::format("#include \"fettle_reference.h\"\nextern \"C\" void f(fettle_ref* ref) "
-                           "{{ (void)ref; {} }}", bad.body), "f"),
+                           "{{ (void)ref; {} }}",
+                           bad.body),
+               "f"),
         options);
     ASSERT_TRUE(reference.ok()) << reference.status();
     const auto expected = (*reference)->Evaluate(LayernormCase(2, 4), {1});

@@ -98,9 +98,10 @@ class VerifyTest : public ::testing::Test {
   RunnableKernel Kernel(const std::string& symbol, const BoundCase& bound_case) {
     const auto module = runner_.LoadModule("", {symbol});
     EXPECT_TRUE(module.ok()) << module.status();
-    return OneLaunch(module.value_or(0), symbol,
-                     {TensorArg(0), TensorArg(1), TensorArg(2), TensorArg(3),
-                      ValueArg(bound_case.dims[0].values[0]), ValueArg(bound_case.dims[1].values[0])});
+    return OneLaunch(
+        module.value_or(0), symbol,
+        {TensorArg(0), TensorArg(1), TensorArg(2), TensorArg(3),
+         ValueArg(bound_case.dims[0].values[0]), ValueArg(bound_case.dims[1].values[0])});
   }
   VerificationReport Verify(const std::string& symbol) {
     std::vector<CaseUnderTest> cases;
@@ -309,7 +310,8 @@ TEST_F(VerifyTest, SwappedRowsFailOnExactIntegers) {
     std::swap(p.y[0], p.y[1]);
     std::swap(p.y[2], p.y[3]);
   });
-  for (BoundCase& bound_case : cases_) bound_case.tensors[0].shape[0] = bound_case.dims[0].values[0];
+  for (BoundCase& bound_case : cases_)
+    bound_case.tensors[0].shape[0] = bound_case.dims[0].values[0];
   const VerificationReport report = Verify("swapped");
   EXPECT_FALSE(report.passed);
 }
@@ -335,18 +337,25 @@ TEST_F(VerifyTest, SniffingAPrefixFails) {
 }
 
 TEST_F(VerifyTest, DeviceErrorsBecomeVerdicts) {
-  struct Kind { absl::StatusCode code; Verdict verdict; const char* reason; };
-  for (const Kind& kind : {Kind{absl::StatusCode::kAborted, Verdict::kCrashed, "crashed"},
-                           Kind{absl::StatusCode::kDeadlineExceeded, Verdict::kTimeout, "launch_deadline"},
-                           Kind{absl::StatusCode::kInvalidArgument, Verdict::kLaunchError, "launch_refused"}}) {
+  struct Kind {
+    absl::StatusCode code;
+    Verdict verdict;
+    const char* reason;
+  };
+  for (const Kind& kind :
+       {Kind{absl::StatusCode::kAborted, Verdict::kCrashed, "crashed"},
+        Kind{absl::StatusCode::kDeadlineExceeded, Verdict::kTimeout, "launch_deadline"},
+        Kind{absl::StatusCode::kInvalidArgument, Verdict::kLaunchError, "launch_refused"}}) {
     device_.Register("fails", [&kind](const LaunchConfig&, Args) {
       return absl::Status(kind.code, "DEVICE_ERROR (700): it failed");
     });
     ExpectFails("fails", kind.reason, kind.verdict);
   }
-  device_.Register("fails", [](const LaunchConfig&, Args) { return absl::UnavailableError("gone"); });
+  device_.Register("fails",
+                   [](const LaunchConfig&, Args) { return absl::UnavailableError("gone"); });
   Verifier verifier(runner_, *reference_);
-  const auto report = verifier.Verify({{cases_[0], true, Kernel("fails", cases_[0]), std::nullopt}}, {});
+  const auto report =
+      verifier.Verify({{cases_[0], true, Kernel("fails", cases_[0]), std::nullopt}}, {});
   EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -395,8 +404,10 @@ TEST_F(VerifyTest, CheckModeFindingsFail) {
   Verifier verifier(runner_, *reference_);
   VerificationReport report;
   report.passed = true;
-  ASSERT_TRUE(verifier.CheckMode({{cases_[0], true, Kernel("found", cases_[0]), std::nullopt}},
-                                 "warp 32", {}, &report).ok());
+  ASSERT_TRUE(verifier
+                  .CheckMode({{cases_[0], true, Kernel("found", cases_[0]), std::nullopt}},
+                             "warp 32", {}, &report)
+                  .ok());
   EXPECT_FALSE(report.passed);
   EXPECT_EQ(report.failure.reason_code, "check_mode");
   EXPECT_THAT(report.failure.message, ::testing::HasSubstr("kernel.cu:17"));

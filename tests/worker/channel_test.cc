@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/channel.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <random>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "device/null_device.h"
 #include "worker/runner_protocol.h"
@@ -45,7 +44,8 @@ TEST_F(ChannelTest, CarriesAMessageAndItsMemoryFile) {
   const std::string_view pieces[] = {"abc", "def"};
   auto bulk = MakeBulk(pieces, 10);
   ASSERT_TRUE(bulk.ok()) << bulk.status();
-  ASSERT_TRUE(SendMessage(here.get(), {{"op", "x"}}, bulk->get(), In(std::chrono::seconds(5))).ok());
+  ASSERT_TRUE(
+      SendMessage(here.get(), {{"op", "x"}}, bulk->get(), In(std::chrono::seconds(5))).ok());
   auto got = ReceiveMessage(there.get(), /*accept_bulk=*/true, In(std::chrono::seconds(5)), {});
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->header["op"], "x");
@@ -75,9 +75,9 @@ TEST_F(ChannelTest, CarriesALargeHeader) {
 TEST_F(ChannelTest, DropsDescriptorsFromAnUntrustedSide) {
   const int before = open("/dev/null", O_RDONLY);
   close(before);
-  ASSERT_TRUE(SendMessage(there.get(), nlohmann::json::object(), here.get(),
-                          In(std::chrono::seconds(5)))
-                  .ok());
+  ASSERT_TRUE(
+      SendMessage(there.get(), nlohmann::json::object(), here.get(), In(std::chrono::seconds(5)))
+          .ok());
   const auto got = Receive(std::chrono::seconds(5));
   ASSERT_TRUE(got.ok());
   EXPECT_FALSE(got->bulk.valid());
@@ -168,8 +168,14 @@ void Mutate(nlohmann::json& json, std::mt19937& random) {
     std::advance(entry, static_cast<std::ptrdiff_t>(random() % json.size()));
     return Mutate(*entry, random);
   }
-  const nlohmann::json values[] = {nullptr, -1, 1e300, "x", nlohmann::json::array(),
-                                   nlohmann::json::object(), true, 9223372036854775807};
+  const nlohmann::json values[] = {nullptr,
+                                   -1,
+                                   1e300,
+                                   "x",
+                                   nlohmann::json::array(),
+                                   nlohmann::json::object(),
+                                   true,
+                                   9223372036854775807};
   json = values[random() % std::size(values)];
 }
 

@@ -23,16 +23,15 @@ WorkUnit Unit(const std::string& id, int attempt = 1) {
 constexpr milliseconds kSoon{10'000};
 
 TEST(HeldUnits, KeepsAResultUntilItIsAcknowledged) {
-  HeldUnits held([](const WorkUnit& unit, std::stop_token) {
-    return UnitOutcome{.result_json = unit.id};
-  });
+  HeldUnits held(
+      [](const WorkUnit& unit, std::stop_token) { return UnitOutcome{.result_json = unit.id}; });
   held.Lease(Unit("u"));
   const auto ready = held.NextUnsent({}, kSoon);
   ASSERT_TRUE(ready);
   EXPECT_EQ(ready->outcome.result_json, "u");
-  EXPECT_FALSE(held.NextUnsent({}, milliseconds(1)));   // Sent once per connection.
+  EXPECT_FALSE(held.NextUnsent({}, milliseconds(1)));  // Sent once per connection.
   EXPECT_THAT(held.Keys(), ElementsAre("u:1"));
-  held.MarkUnsent();                                    // A new connection.
+  held.MarkUnsent();  // A new connection.
   ASSERT_TRUE(held.NextUnsent({}, kSoon));
   held.Acknowledge({"u", 1});
   EXPECT_THAT(held.Keys(), IsEmpty());
@@ -53,8 +52,8 @@ TEST(HeldUnits, DoesNotRunAHeldUnitAgain) {
   held.Lease(Unit("u"));
   go.count_down();
   ASSERT_TRUE(held.NextUnsent({}, kSoon));
-  held.Lease(Unit("u"));       // Finished, not acknowledged.
-  held.Lease(Unit("u", 2));    // Another attempt is another unit.
+  held.Lease(Unit("u"));     // Finished, not acknowledged.
+  held.Lease(Unit("u", 2));  // Another attempt is another unit.
   ASSERT_TRUE(held.NextUnsent({}, kSoon));
   EXPECT_EQ(runs, 2);
 }
@@ -97,9 +96,7 @@ TEST(HeldUnits, CancelStopsTheWork) {
 }
 
 TEST(HeldUnits, SendsAgainWhatCouldNotBeSent) {
-  HeldUnits held([](const WorkUnit&, std::stop_token) {
-    return UnitOutcome{.result_json = "{}"};
-  });
+  HeldUnits held([](const WorkUnit&, std::stop_token) { return UnitOutcome{.result_json = "{}"}; });
   held.Lease(Unit("u"));
   ASSERT_TRUE(held.NextUnsent({}, kSoon));
   held.Unsend({"u", 1});

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/runner_client.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "worker/runner_protocol.h"
 
@@ -172,7 +171,9 @@ TEST_P(RunnerClientTest, StopsWhenAsked) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sandboxes, RunnerClientTest, ::testing::Values(true, false),
-                         [](const auto& sandbox) { return sandbox.param ? "Bubblewrap" : "Unshare"; });
+                         [](const auto& sandbox) {
+                           return sandbox.param ? "Bubblewrap" : "Unshare";
+                         });
 
 TEST(RunnerClientStart, SaysThatTheRunnerIsMissing) {
   RunnerClient::Options options;

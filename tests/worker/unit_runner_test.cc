@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/unit_runner.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/fakes/memory_blob_store.h"
 
@@ -65,7 +64,8 @@ std::string Kernel(const std::string& body, const std::string& before = "") {
   return before + R"(
 extern "C" __global__ void twice(const float* x, float* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) { )" + body + " }\n}\n";
+  if (i < n) { )" +
+         body + " }\n}\n";
 }
 
 class UnitRunnerTest : public ::testing::Test {
@@ -147,7 +147,8 @@ UnitRunner* UnitRunnerTest::runner = nullptr;
 TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
   WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
   std::vector<std::string> lines;
-  const auto result = runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
+  const auto result =
+      runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
   ASSERT_TRUE(result.ok()) << result.status();
   if (result->verdict) {
     // This machine may be too busy for a calibrated clock or for enough blocks.
@@ -200,8 +201,8 @@ TEST_F(UnitRunnerTest, SurvivesAnEndlessLoop) {
 }
 
 TEST_F(UnitRunnerTest, SurvivesAForkBomb) {
-  const VerdictRecord record = Verdict_(
-      Kernel("while (fork() >= 0) {} y[i] = 2 * x[i];", "extern \"C\" int fork();\n"));
+  const VerdictRecord record =
+      Verdict_(Kernel("while (fork() >= 0) {} y[i] = 2 * x[i];", "extern \"C\" int fork();\n"));
   EXPECT_THAT(record.verdict, AnyOf(Verdict::kCrashed, Verdict::kRefused)) << record.message;
 }
 
@@ -234,9 +235,10 @@ TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
 
 TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
   // Every thread writes the same word of shared memory, then reads its own value back.
-  WorkUnit unit = Unit(UnitKind::kConfirm,
-                       Kernel("__shared__ volatile float last; last = x[i]; const float read = last; "
-                                "y[i] = x[i] + x[i] + (read - read);"));
+  WorkUnit unit =
+      Unit(UnitKind::kConfirm,
+           Kernel("__shared__ volatile float last; last = x[i]; const float read = last; "
+                  "y[i] = x[i] + x[i] + (read - read);"));
   unit.measure = false;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -255,9 +257,8 @@ TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
   const std::size_t contract = yaml.find("contract: {");
   ASSERT_NE(contract, std::string::npos);
   yaml.insert(contract + std::string("contract: {").size(), "inline_assembly: true, ");
-  const TaskFiles files = {{"task.yaml", yaml},
-                           {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
-                           {"reference.cc", kReference}};
+  const TaskFiles files = {
+      {"task.yaml", yaml}, {"kernel.cu", Kernel("y[i] = 2 * x[i];")}, {"reference.cc", kReference}};
   std::vector<TaskProblem> problems;
   auto parsed = Task::Parse(files, &problems);
   ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);

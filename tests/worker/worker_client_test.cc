@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/worker_client.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -11,6 +9,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "core/digest.h"
 #include "fettle/v1/worker.grpc.pb.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fettle_reference.h"
-
 #include <cmath>
+
+#include "fettle_reference.h"
 
 extern "C" void disguised_ref(fettle_ref* ref) {
   const double* x = fettle_input(ref, "x").values;

@@ -40,15 +40,15 @@ typedef unsigned long ulong;
 
 // ---- coordinates: properties that call a builtin (-fdeclspec)
 
-#define FETTLE_COORDINATES(type, name, X, Y, Z)        \
-  struct type {                                        \
-    __declspec(property(get = gx)) unsigned x;         \
-    __declspec(property(get = gy)) unsigned y;         \
-    __declspec(property(get = gz)) unsigned z;         \
-    FETTLE_FN static unsigned gx() { return X; }       \
-    FETTLE_FN static unsigned gy() { return Y; }       \
-    FETTLE_FN static unsigned gz() { return Z; }       \
-  };                                                   \
+#define FETTLE_COORDINATES(type, name, X, Y, Z)  \
+  struct type {                                  \
+    __declspec(property(get = gx)) unsigned x;   \
+    __declspec(property(get = gy)) unsigned y;   \
+    __declspec(property(get = gz)) unsigned z;   \
+    FETTLE_FN static unsigned gx() { return X; } \
+    FETTLE_FN static unsigned gy() { return Y; } \
+    FETTLE_FN static unsigned gz() { return Z; } \
+  };                                             \
   extern const __device__ __attribute__((weak)) type name;
 FETTLE_COORDINATES(fettle_thread_idx, threadIdx, __builtin_amdgcn_workitem_id_x(),
                    __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z())
@@ -82,22 +82,22 @@ struct dim3 {
 
 // ---- vector types
 
-#define FETTLE_VECTORS(T, name, align2, align4)                                                 \
-  struct name##1 {                                                                              \
-    T x;                                                                                        \
-  };                                                                                            \
-  struct alignas(align2) name##2 {                                                              \
-    T x, y;                                                                                     \
-  };                                                                                            \
-  struct name##3 {                                                                              \
-    T x, y, z;                                                                                  \
-  };                                                                                            \
-  struct alignas(align4) name##4 {                                                              \
-    T x, y, z, w;                                                                               \
-  };                                                                                            \
-  FETTLE_FN name##1 make_##name##1(T x) { return {x}; }                                         \
-  FETTLE_FN name##2 make_##name##2(T x, T y) { return {x, y}; }                                 \
-  FETTLE_FN name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                         \
+#define FETTLE_VECTORS(T, name, align2, align4)                         \
+  struct name##1 {                                                      \
+    T x;                                                                \
+  };                                                                    \
+  struct alignas(align2) name##2 {                                      \
+    T x, y;                                                             \
+  };                                                                    \
+  struct name##3 {                                                      \
+    T x, y, z;                                                          \
+  };                                                                    \
+  struct alignas(align4) name##4 {                                      \
+    T x, y, z, w;                                                       \
+  };                                                                    \
+  FETTLE_FN name##1 make_##name##1(T x) { return {x}; }                 \
+  FETTLE_FN name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  FETTLE_FN name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   FETTLE_FN name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 FETTLE_VECTORS(char, char, 2, 4)
 FETTLE_VECTORS(unsigned char, uchar, 2, 4)
@@ -119,8 +119,8 @@ FETTLE_VECTORS(double, double, 16, 16)
   }                                                                                            \
   FETTLE_FN T##2 operator op(T##2 a, T b) { return {a.x op b, a.y op b}; }                     \
   FETTLE_FN T##4 operator op(T##4 a, T b) { return {a.x op b, a.y op b, a.z op b, a.w op b}; } \
-  FETTLE_FN T##2& operator op##=(T##2& a, T##2 b) { return a = a op b; }                       \
-  FETTLE_FN T##4& operator op##=(T##4& a, T##4 b) { return a = a op b; }
+  FETTLE_FN T##2 & operator op##=(T##2 & a, T##2 b) { return a = a op b; }                     \
+  FETTLE_FN T##4 & operator op##=(T##4 & a, T##4 b) { return a = a op b; }
 FETTLE_VECTOR_OPERATOR(float, +)
 FETTLE_VECTOR_OPERATOR(float, -)
 FETTLE_VECTOR_OPERATOR(float, *)
@@ -138,8 +138,8 @@ FETTLE_FN void __syncthreads() {
 // Barriers that also count: every thread of the block must reach them.
 FETTLE_FN int __syncthreads_count(int p) {
   static __attribute__((shared)) int votes;
-  const bool first = __builtin_amdgcn_workitem_id_x() == 0 && __builtin_amdgcn_workitem_id_y() == 0 &&
-                     __builtin_amdgcn_workitem_id_z() == 0;
+  const bool first = __builtin_amdgcn_workitem_id_x() == 0 &&
+                     __builtin_amdgcn_workitem_id_y() == 0 && __builtin_amdgcn_workitem_id_z() == 0;
   __syncthreads();
   if (first) votes = 0;
   __syncthreads();
@@ -236,19 +236,17 @@ FETTLE_FN T __shfl_xor(T v, int lanes, int width = 64) {
 
 // ---- atomics, relaxed, visible to the whole device
 
-#define FETTLE_ATOMIC(name, builtin, T)                                                \
-  FETTLE_FN T name(T* p, T v) {                                                        \
-    return builtin(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);                  \
-  }
-#define FETTLE_ATOMICS(T)                                     \
-  FETTLE_ATOMIC(atomicAdd, __hip_atomic_fetch_add, T)         \
-  FETTLE_ATOMIC(atomicMax, __hip_atomic_fetch_max, T)         \
-  FETTLE_ATOMIC(atomicMin, __hip_atomic_fetch_min, T)         \
-  FETTLE_ATOMIC(atomicExch, __hip_atomic_exchange, T)         \
-  FETTLE_FN T atomicCAS(T* p, T expected, T desired) {        \
-    __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, \
+#define FETTLE_ATOMIC(name, builtin, T) \
+  FETTLE_FN T name(T* p, T v) { return builtin(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+#define FETTLE_ATOMICS(T)                                                             \
+  FETTLE_ATOMIC(atomicAdd, __hip_atomic_fetch_add, T)                                 \
+  FETTLE_ATOMIC(atomicMax, __hip_atomic_fetch_max, T)                                 \
+  FETTLE_ATOMIC(atomicMin, __hip_atomic_fetch_min, T)                                 \
+  FETTLE_ATOMIC(atomicExch, __hip_atomic_exchange, T)                                 \
+  FETTLE_FN T atomicCAS(T* p, T expected, T desired) {                                \
+    __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED,     \
                                          __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); \
-    return expected;                                          \
+    return expected;                                                                  \
   }
 #define FETTLE_BIT_ATOMICS(T)                         \
   FETTLE_ATOMIC(atomicSub, __hip_atomic_fetch_sub, T) \
@@ -290,8 +288,8 @@ FETTLE_FN void __stcg(T* p, T v) {
 
 // ---- arithmetic
 
-#define FETTLE_MINMAX(T)                                   \
-  FETTLE_FN T min(T a, T b) { return b < a ? b : a; }      \
+#define FETTLE_MINMAX(T)                              \
+  FETTLE_FN T min(T a, T b) { return b < a ? b : a; } \
   FETTLE_FN T max(T a, T b) { return a < b ? b : a; }
 FETTLE_MINMAX(int)
 FETTLE_MINMAX(unsigned)
@@ -302,7 +300,7 @@ FETTLE_MINMAX(unsigned long long)
 FETTLE_FN int abs(int v) { return v < 0 ? -v : v; }
 FETTLE_FN long long llabs(long long v) { return v < 0 ? -v : v; }
 
-#define FETTLE_MATH1(name, builtin)                                        \
+#define FETTLE_MATH1(name, builtin)                                               \
   FETTLE_FN float name##f(float x) { return __builtin_elementwise_##builtin(x); } \
   FETTLE_FN float name(float x) { return __builtin_elementwise_##builtin(x); }
 #define FETTLE_MATH1_DOUBLE(name, builtin) \
@@ -345,7 +343,8 @@ FETTLE_FN float rsqrt(float x) { return rsqrtf(x); }
 FETTLE_FN double rsqrt(double x) { return 1.0 / sqrt(x); }
 FETTLE_FN float nearbyintf(float x) { return rintf(x); }
 FETTLE_FN float expm1f(float x) {
-  return fabsf(x) < 0.03f ? x * (1.f + x * (0.5f + x * (1.f / 6.f + x * (1.f / 24.f)))) : expf(x) - 1.f;
+  return fabsf(x) < 0.03f ? x * (1.f + x * (0.5f + x * (1.f / 6.f + x * (1.f / 24.f))))
+                          : expf(x) - 1.f;
 }
 FETTLE_FN float log1pf(float x) {
   return fabsf(x) < 0.01f ? x * (1.f - x * (0.5f - x * (1.f / 3.f - x * 0.25f))) : logf(1.f + x);
@@ -365,8 +364,8 @@ FETTLE_FN float tanhf(float x) {
 FETTLE_FN float tanh(float x) { return tanhf(x); }
 FETTLE_FN float erff(float x) {
   const float a = fabsf(x), q = a * a;
-  const float small =
-      a * 1.128379167f * (1.f + q * (-1.f / 3.f + q * (0.1f + q * (-1.f / 42.f + q * (1.f / 216.f)))));
+  const float small = a * 1.128379167f *
+                      (1.f + q * (-1.f / 3.f + q * (0.1f + q * (-1.f / 42.f + q * (1.f / 216.f)))));
   const float t = 1.f / (1.f + 0.5f * a);
   const float tail =
       t * expf(-q - 1.26551223f +
@@ -423,17 +422,17 @@ struct alignas(2) __half {
   FETTLE_FN operator float() const { return static_cast<float>(data); }
 };
 typedef __half half;
-#define FETTLE_HALF_OPERATOR(op)                                                              \
-  FETTLE_FN __half operator op(const __half& a, const __half& b) {                            \
-    return __half(static_cast<_Float16>(a.data op b.data));                                   \
-  }                                                                                           \
+#define FETTLE_HALF_OPERATOR(op)                                   \
+  FETTLE_FN __half operator op(const __half& a, const __half& b) { \
+    return __half(static_cast<_Float16>(a.data op b.data));        \
+  }                                                                \
   FETTLE_FN __half& operator op##=(__half& a, const __half& b) { return a = a op b; }
 FETTLE_HALF_OPERATOR(+)
 FETTLE_HALF_OPERATOR(-)
 FETTLE_HALF_OPERATOR(*)
 FETTLE_HALF_OPERATOR(/)
-#define FETTLE_HALF_COMPARE(op, name)                                                          \
-  FETTLE_FN bool operator op(const __half& a, const __half& b) { return a.data op b.data; }    \
+#define FETTLE_HALF_COMPARE(op, name)                                                       \
+  FETTLE_FN bool operator op(const __half& a, const __half& b) { return a.data op b.data; } \
   FETTLE_FN bool name(__half a, __half b) { return a.data op b.data; }
 FETTLE_HALF_COMPARE(<, __hlt)
 FETTLE_HALF_COMPARE(>, __hgt)
@@ -465,7 +464,9 @@ FETTLE_FN __half hrcp(__half a) { return __half(1.f / static_cast<float>(a)); }
 FETTLE_FN unsigned short __half_as_ushort(__half a) {
   return __builtin_bit_cast(unsigned short, a.data);
 }
-FETTLE_FN __half __ushort_as_half(unsigned short a) { return __half(__builtin_bit_cast(_Float16, a)); }
+FETTLE_FN __half __ushort_as_half(unsigned short a) {
+  return __half(__builtin_bit_cast(_Float16, a));
+}
 
 struct alignas(4) __half2 {
   __half x, y;

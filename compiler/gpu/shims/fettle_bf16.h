@@ -27,10 +27,9 @@ struct alignas(4) __hip_bfloat162 {
 typedef __hip_bfloat16 __nv_bfloat16;
 typedef __hip_bfloat162 __nv_bfloat162;
 
-#define FETTLE_BF16_OPERATOR(op)                                                         \
-  __device__ inline __hip_bfloat16 operator op(const __hip_bfloat16& a,                  \
-                                               const __hip_bfloat16& b) {                \
-    return __hip_bfloat16(static_cast<float>(a) op static_cast<float>(b));               \
+#define FETTLE_BF16_OPERATOR(op)                                                                   \
+  __device__ inline __hip_bfloat16 operator op(const __hip_bfloat16& a, const __hip_bfloat16& b) { \
+    return __hip_bfloat16(static_cast<float>(a) op static_cast<float>(b));                         \
   }
 FETTLE_BF16_OPERATOR(+)
 FETTLE_BF16_OPERATOR(-)

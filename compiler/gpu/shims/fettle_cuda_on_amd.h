@@ -104,14 +104,14 @@ __device__ inline void sync_warp() {
 #undef __launch_bounds__
 #define FETTLE_CUDA_WAVES(threads, blocks) (((blocks) * (threads) + 255) / 256)
 #define FETTLE_CUDA_BOUNDS_1(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
-#define FETTLE_CUDA_BOUNDS_2(threads, blocks)                                                   \
-  __attribute__((amdgpu_flat_work_group_size(1, threads),                                       \
-                 amdgpu_waves_per_eu(FETTLE_CUDA_WAVES(threads, blocks) > 8                     \
-                                         ? 8                                                    \
+#define FETTLE_CUDA_BOUNDS_2(threads, blocks)                               \
+  __attribute__((amdgpu_flat_work_group_size(1, threads),                   \
+                 amdgpu_waves_per_eu(FETTLE_CUDA_WAVES(threads, blocks) > 8 \
+                                         ? 8                                \
                                          : FETTLE_CUDA_WAVES(threads, blocks))))
 #define FETTLE_CUDA_BOUNDS_OF(_1, _2, name, ...) name
-#define __launch_bounds__(...)                                                        \
-  FETTLE_CUDA_BOUNDS_OF(__VA_ARGS__, FETTLE_CUDA_BOUNDS_2, FETTLE_CUDA_BOUNDS_1, )    \
+#define __launch_bounds__(...)                                                     \
+  FETTLE_CUDA_BOUNDS_OF(__VA_ARGS__, FETTLE_CUDA_BOUNDS_2, FETTLE_CUDA_BOUNDS_1, ) \
   (__VA_ARGS__)
 
 #define cudaTextureObject_t hipTextureObject_t

@@ -42,7 +42,8 @@ template <class T>
 __device__ __forceinline__ T __shfl_xor(T v, int lanes, int width = 32) {
   return __shfl_xor_sync(FETTLE_ALL_LANES, v, lanes, width);
 }
-// CUDA's headers may declare votes without a mask that return other types, so these have their own names.
+// CUDA's headers may declare votes without a mask that return other types, so these have their own
+// names.
 __device__ __forceinline__ unsigned long long fettle_hip_ballot(int p) {
   return __ballot_sync(__activemask(), p);
 }

@@ -81,9 +81,8 @@ template <class T>
 using remove_cv_t = typename remove_cv<T>::type;
 
 template <class T>
-struct is_floating_point
-    : bool_constant<is_same<remove_cv_t<T>, float>::value || is_same<remove_cv_t<T>, double>::value> {
-};
+struct is_floating_point : bool_constant<is_same<remove_cv_t<T>, float>::value ||
+                                         is_same<remove_cv_t<T>, double>::value> {};
 template <class T>
 struct is_integral_unqualified : false_type {};
 template <>

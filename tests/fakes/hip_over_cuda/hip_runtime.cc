@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test only: the HIP runtime calls that fettle uses, forwarded to the CUDA driver, so that the `hip`
-// device, its timing and its error paths run on an NVIDIA GPU. It calls itself a gfx950, and is
-// loaded with FETTLE_HIP_LIBRARY. Nothing here says anything about AMD hardware.
+// Test only: the HIP runtime calls that fettle uses, forwarded to the CUDA driver, so that the
+// `hip` device, its timing and its error paths run on an NVIDIA GPU. It calls itself a gfx950, and
+// is loaded with FETTLE_HIP_LIBRARY. Nothing here says anything about AMD hardware.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +34,7 @@ constexpr int kNoDevice = 100, kInvalidValue = 1;
 // HIP's attribute numbers and CUDA's for the same.
 int CudaAttribute(int hip) {
   static const std::map<int, int> kNumbers{
-      {56, 1}, {26, 2},  {27, 3},  {28, 4},  {29, 5},  {30, 6},  {31, 7},  {74, 97},
+      {56, 1},  {26, 2},  {27, 3},  {28, 4},  {29, 5},  {30, 6},  {31, 7},  {74, 97},
       {87, 10}, {63, 16}, {71, 12}, {19, 38}, {69, 50}, {67, 33}, {68, 34}, {10, 95}};
   const auto found = kNumbers.find(hip);
   return found == kNumbers.end() ? 0 : found->second;
@@ -74,8 +74,7 @@ FORWARD(hipMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",
 FORWARD(hipMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",
         (Address to, Address from, std::size_t size, Handle stream), (to, from, size, stream))
 FORWARD(hipMemsetD8Async, "cuMemsetD8Async",
-        (Address to, unsigned char byte, std::size_t size, Handle stream),
-        (to, byte, size, stream))
+        (Address to, unsigned char byte, std::size_t size, Handle stream), (to, byte, size, stream))
 FORWARD(hipModuleUnload, "cuModuleUnload", (Handle module), (module))
 FORWARD(hipModuleGetFunction, "cuModuleGetFunction",
         (Handle * function, Handle module, const char* name), (function, module, name))
@@ -85,8 +84,7 @@ FORWARD(hipStreamCreateWithFlags, "cuStreamCreate", (Handle * stream, unsigned f
         (stream, flags))
 FORWARD(hipStreamDestroy, "cuStreamDestroy_v2", (Handle stream), (stream))
 FORWARD(hipStreamQuery, "cuStreamQuery", (Handle stream), (stream))
-FORWARD(hipStreamBeginCapture, "cuStreamBeginCapture_v2", (Handle stream, int mode),
-        (stream, mode))
+FORWARD(hipStreamBeginCapture, "cuStreamBeginCapture_v2", (Handle stream, int mode), (stream, mode))
 FORWARD(hipStreamEndCapture, "cuStreamEndCapture", (Handle stream, Handle* graph), (stream, graph))
 FORWARD(hipGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags",
         (Handle * executable, Handle graph, unsigned long long flags), (executable, graph, flags))
@@ -120,8 +118,7 @@ int hipGetDevicePropertiesR0600(void* properties, int) {
 
 int hipSetDevice(int device) {
   Handle context = nullptr;
-  const int code =
-      Cuda<int (*)(Handle*, int)>("cuDevicePrimaryCtxRetain")(&context, device);
+  const int code = Cuda<int (*)(Handle*, int)>("cuDevicePrimaryCtxRetain")(&context, device);
   return code != 0 ? code : Cuda<int (*)(Handle)>("cuCtxSetCurrent")(context);
 }
 
@@ -152,8 +149,8 @@ int hipModuleLaunchCooperativeKernel(Handle function, unsigned gx, unsigned gy, 
                                      Handle stream, void** parameters) {
   using Launch = int (*)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned, Handle, void**);
-  return Cuda<Launch>("cuLaunchCooperativeKernel")(function, gx, gy, gz, bx, by, bz, shared,
-                                                   stream, parameters);
+  return Cuda<Launch>("cuLaunchCooperativeKernel")(function, gx, gy, gz, bx, by, bz, shared, stream,
+                                                   parameters);
 }
 
 const char* hipGetErrorName(int code) {

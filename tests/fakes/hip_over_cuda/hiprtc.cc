@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test only: hiprtc's calls (and the two of comgr that are asked first), forwarded to NVRTC, so that
-// the hiprtc compiler's path runs and makes code that hip_runtime.cc can launch. Whatever gfx
+// Test only: hiprtc's calls (and the two of comgr that are asked first), forwarded to NVRTC, so
+// that the hiprtc compiler's path runs and makes code that hip_runtime.cc can launch. Whatever gfx
 // architecture is asked for, the code is for FETTLE_FAKE_HIP_ARCH, or sm_90a.
 #include <cstdlib>
 #include <cstring>
@@ -60,8 +60,8 @@ int hiprtcCreateProgram(Program* program, const char* source, const char* name, 
   }
   using Create = int (*)(Program*, const char*, const char*, int, const char**, const char**);
   return Nvrtc<Create>("nvrtcCreateProgram")(program, source, name,
-                                             static_cast<int>(kept_names.size()),
-                                             kept_texts.data(), kept_names.data());
+                                             static_cast<int>(kept_names.size()), kept_texts.data(),
+                                             kept_names.data());
 }
 int hiprtcCompileProgram(Program program, int count, const char** options) {
   const char* arch = std::getenv("FETTLE_FAKE_HIP_ARCH");

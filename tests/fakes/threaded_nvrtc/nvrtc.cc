@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test only: NVRTC's calls with a "compiler" that copies its source. Like the real one on a machine of
-// many cores, it starts a thread when it first compiles, with whatever signals are unblocked then.
-#include <pthread.h>
-#include <unistd.h>
-
+// Test only: NVRTC's calls with a "compiler" that copies its source. Like the real one on a machine
+// of many cores, it starts a thread when it first compiles, with whatever signals are unblocked
+// then.
 #include <cstring>
 #include <string>
+
+#include <pthread.h>
+#include <unistd.h>
 
 namespace {
 

@@ -1,9 +1,9 @@
-#include "fettle_reference.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "fettle_reference.h"
 
 namespace {
 // The rows asked for, one after another.
@@ -24,7 +24,8 @@ extern "C" void atomicsum_ref(fettle_ref* f) {
   fettle_result& r = f->results[0];
   EachRow(r, [&](int64_t i, int64_t k) {
     double sum = 0, squares = 0;
-    for (int64_t c = 0; c < cols; ++c) sum += x[i * cols + c], squares += x[i * cols + c] * x[i * cols + c];
+    for (int64_t c = 0; c < cols; ++c)
+      sum += x[i * cols + c], squares += x[i * cols + c] * x[i * cols + c];
     r.values[k] = sum;
     if (r.magnitude) r.magnitude[k] = std::max(std::fabs(sum), std::sqrt(squares));
     if (r.length) r.length[k] = static_cast<double>(cols);

@@ -1,9 +1,9 @@
-#include "fettle_reference.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "fettle_reference.h"
 
 namespace {
 // The rows asked for, one after another.
@@ -24,7 +24,8 @@ extern "C" void quantize_ref(fettle_ref* f) {
   // The codes follow from the scale as rounded to float, so both are made in float.
   auto step = [&](int64_t i) {
     float m = 0;
-    for (int64_t c = 0; c < cols; ++c) m = std::max(m, std::fabs(static_cast<float>(x[i * cols + c])));
+    for (int64_t c = 0; c < cols; ++c)
+      m = std::max(m, std::fabs(static_cast<float>(x[i * cols + c])));
     return m > 0 ? m / 127.f : 1.f;
   };
   for (int32_t o = 0; o < f->result_count; ++o) {
@@ -32,7 +33,10 @@ extern "C" void quantize_ref(fettle_ref* f) {
     const bool codes = r.name[0] == 'q';
     EachRow(r, [&](int64_t i, int64_t k) {
       const float s = step(i);
-      if (!codes) { r.values[k] = s; return; }
+      if (!codes) {
+        r.values[k] = s;
+        return;
+      }
       for (int64_t c = 0; c < cols; ++c)
         r.values[k * cols + c] = std::rint(static_cast<float>(x[i * cols + c]) / s);
     });

@@ -1,9 +1,9 @@
-#include "fettle_reference.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "fettle_reference.h"
 
 namespace {
 // The rows asked for, one after another.
@@ -22,5 +22,7 @@ extern "C" void rowmax_ref(fettle_ref* f) {
   const double* x = f->tensors[0].values;
   const int64_t cols = f->dims[1].values[0];
   fettle_result& r = f->results[0];
-  EachRow(r, [&](int64_t i, int64_t k) { r.values[k] = *std::max_element(x + i * cols, x + (i + 1) * cols); });
+  EachRow(r, [&](int64_t i, int64_t k) {
+    r.values[k] = *std::max_element(x + i * cols, x + (i + 1) * cols);
+  });
 }

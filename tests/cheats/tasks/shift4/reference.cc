@@ -1,9 +1,9 @@
-#include "fettle_reference.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "fettle_reference.h"
 
 namespace {
 // The rows asked for, one after another.

@@ -1,9 +1,9 @@
-#include "fettle_reference.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "fettle_reference.h"
 
 namespace {
 // The rows asked for, one after another.
@@ -30,7 +30,8 @@ extern "C" void softmax_ref(fettle_ref* f) {
     for (int64_t c = 0; c < cols; ++c) {
       r.values[k * cols + c] = std::exp(in[c] - top) / sum;
       // Each value carries the relative error of one exponential of a rounded difference.
-      if (r.magnitude) r.magnitude[k * cols + c] = r.values[k * cols + c] * (1 + std::fabs(in[c] - top));
+      if (r.magnitude)
+        r.magnitude[k * cols + c] = r.values[k * cols + c] * (1 + std::fabs(in[c] - top));
       if (r.length) r.length[k * cols + c] = static_cast<double>(cols);
     }
   });
