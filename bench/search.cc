@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays recorded tuning spaces and prints how close each search strategy comes to the best
-// configuration after a part of the space was evaluated (docs/search.md).
+// Replays recorded tuning spaces, or searches made-up ones, and prints how close each search
+// strategy comes to the best configuration after a part of the space was evaluated
+// (docs/search.md).
+#include "agent/search.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,12 +15,12 @@
 #include <memory>
 #include <unordered_map>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "agent/search.h"
 #include "bench/gzip.h"
+#include "bench/synthetic_spaces.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -101,18 +104,23 @@ struct Options {
 
 using StrategyMaker = std::function<std::unique_ptr<SearchStrategy>()>;
 
-void RunStrategy(const RecordedSpace& recorded, const std::string& name, const StrategyMaker& make,
+// One or more instances of a kind of space, of about the same size; run i uses the i-th, in turn.
+using Instances = std::vector<RecordedSpace>;
+
+void RunStrategy(const Instances& instances, const std::string& name, const StrategyMaker& make,
                  const Options& options) {
-  const double size = static_cast<double>(*recorded.space->size());
-  std::vector<std::size_t> counts;
-  for (const double part : {0.01, 0.02, 0.05, 0.10}) {
-    counts.push_back(static_cast<std::size_t>(part * size));
-  }
-  const auto budget = static_cast<std::int64_t>(counts.back());
-  std::vector<std::vector<double>> qualities(counts.size());
+  constexpr std::array<double, 4> kParts = {0.01, 0.02, 0.05, 0.10};
+  std::array<std::vector<double>, kParts.size()> qualities;
   const auto started = std::chrono::steady_clock::now();
   for (int i = 0; i < options.seeds; ++i) {
     const std::uint64_t seed = options.first_seed + static_cast<std::uint64_t>(i);
+    const RecordedSpace& recorded = instances[static_cast<std::size_t>(i) % instances.size()];
+    std::vector<std::size_t> counts;
+    for (const double part : kParts) {
+      counts.push_back(
+          static_cast<std::size_t>(part * static_cast<double>(*recorded.space->size())));
+    }
+    const auto budget = static_cast<std::int64_t>(counts.back());
     const auto search = make == nullptr
                             ? std::make_unique<Search>(*recorded.space, seed, budget)
                             : std::make_unique<Search>(*recorded.space, seed, budget, make());
@@ -125,13 +133,52 @@ void RunStrategy(const RecordedSpace& recorded, const std::string& name, const S
     std::sort(values.begin(), values.end());
     const std::size_t n = values.size();
     const double median = 0.5 * (values[(n - 1) / 2] + values[n / 2]);
-    fmt::print("  {:.3f} ({:.3f})", median, values[n / 10]);
+    const auto close = values.end() - std::lower_bound(values.begin(), values.end(), 0.95);
+    fmt::print("  {:.3f} ({:.3f}) {:3.0f} %", median, values[n / 10],
+               100.0 * static_cast<double>(close) / static_cast<double>(n));
   }
   fmt::print("  {:6.1f} s\n", took.count());
   std::fflush(stdout);
 }
 
+void RunStrategies(const Instances& instances, const Options& options) {
+  const std::vector<std::pair<std::string, StrategyMaker>> strategies = {
+      {"random", MakeRandomStrategy},   {"greedy", MakeGreedyStrategy},
+      {"genetic", MakeGeneticStrategy}, {"annealing", MakeAnnealingStrategy},
+      {"model", MakeModelStrategy},     {"tuner", nullptr}};
+  fmt::print(
+      "median (10th percentile) of best-possible over best-found time, runs at 0.95 or more\n");
+  fmt::print("{:<10}  {:<19}  {:<19}  {:<19}  {:<19}\n", "strategy", "1 %", "2 %", "5 %", "10 %");
+  for (const auto& [name, make] : strategies) {
+    if (options.only.empty() || options.only == name) RunStrategy(instances, name, make, options);
+  }
+}
+
+RecordedSpace FromSynthetic(SyntheticSpace made) {
+  RecordedSpace recorded{std::move(made.name), std::move(made.space), {}, 0};
+  for (std::uint64_t rank = 0; rank < made.cost.size(); ++rank) {
+    recorded.cost[recorded.space->At(rank)] = made.cost[rank];
+  }
+  return recorded;
+}
+
+void RunSynthetic(const Options& options) {
+  constexpr std::uint64_t kInstances = 10;
+  for (const auto make : {MakeInteractingSpace, MakeRuggedSpace, MakePlateauSpace}) {
+    Instances instances;
+    for (std::uint64_t i = 0; i < kInstances; ++i) instances.push_back(FromSynthetic(make(i)));
+    fmt::print("\n{}: {} instances of about {} configurations, {} seeds from {}\n",
+               instances.front().name, kInstances, *instances.front().space->size(), options.seeds,
+               options.first_seed);
+    RunStrategies(instances, options);
+  }
+}
+
 int Run(const Options& options) {
+  if (options.folder.empty()) {
+    RunSynthetic(options);
+    return 0;
+  }
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(options.folder)) {
     const std::string path = entry.path().string();
@@ -142,12 +189,8 @@ int Run(const Options& options) {
     fmt::print(stderr, "search {}: no file named *_T4.json or *_T4.json.gz\n", options.folder);
     return 2;
   }
-  const std::vector<std::pair<std::string, StrategyMaker>> strategies = {
-      {"random", MakeRandomStrategy},   {"greedy", MakeGreedyStrategy},
-      {"genetic", MakeGeneticStrategy}, {"annealing", MakeAnnealingStrategy},
-      {"model", MakeModelStrategy},     {"tuner", nullptr}};
   for (const std::string& path : paths) {
-    const absl::StatusOr<RecordedSpace> recorded = Load(path);
+    absl::StatusOr<RecordedSpace> recorded = Load(path);
     if (!recorded.ok()) {
       fmt::print(stderr, "{}\n", recorded.status().ToString());
       return 3;
@@ -155,11 +198,9 @@ int Run(const Options& options) {
     fmt::print("\n{}: {} configurations, best {:.4f} ms, {} seeds from {}\n", recorded->name,
                *recorded->space->size(), std::exp(recorded->best), options.seeds,
                options.first_seed);
-    fmt::print("median (10th percentile) of best-possible over best-found time\n");
-    fmt::print("{:<10}  {:<13}  {:<13}  {:<13}  {:<13}\n", "strategy", "1 %", "2 %", "5 %", "10 %");
-    for (const auto& [name, make] : strategies) {
-      if (options.only.empty() || options.only == name) RunStrategy(*recorded, name, make, options);
-    }
+    Instances instances;
+    instances.push_back(*std::move(recorded));
+    RunStrategies(instances, options);
   }
   return 0;
 }
@@ -170,7 +211,7 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app{"Replays recorded tuning spaces (T4 format) through the search strategies"};
   fettle::Options options;
-  app.add_option("--spaces", options.folder, "folder with *_T4.json[.gz]")->required();
+  app.add_option("--spaces", options.folder, "folder with *_T4.json[.gz]; else made-up spaces");
   app.add_option("--seeds", options.seeds, "runs per strategy")->check(CLI::PositiveNumber);
   app.add_option("--first-seed", options.first_seed, "seed of the first run");
   app.add_option("--strategy", options.only, "only this one");
