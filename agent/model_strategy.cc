@@ -86,12 +86,19 @@ class ModelStrategy final : public SearchStrategy {
  public:
   std::string_view name() const override { return "model"; }
 
-  std::optional<PointCode> Suggest(const SearchHistory& history, Random&) override {
+  std::optional<PointCode> Suggest(const SearchHistory& history, Random& random) override {
     constexpr std::size_t kFewest = 8;
     if (history.ranking().size() < kFewest) return std::nullopt;
     Refresh(history);
-    for (const PointCode point : preferred_) {
-      if (!history.IsTaken(point)) return point;
+    // Mostly around what is good; a forest is the least certain where it saw little, and the whole
+    // space holds so many such points that they would take all.
+    constexpr double kGlobal = 0.2;
+    const bool global_first = random.Uniform() < kGlobal;
+    for (const auto* list :
+         {global_first ? &global_ : &local_, global_first ? &local_ : &global_}) {
+      for (const PointCode point : *list) {
+        if (!history.IsTaken(point)) return point;
+      }
     }
     return std::nullopt;
   }
@@ -124,15 +131,26 @@ class ModelStrategy final : public SearchStrategy {
     return Forest::Fit(rows, features_->count(), targets, Forest::Options{}, random);
   }
 
-  // Ranks a pool of points by expected improvement.
+  // Ranks points by expected improvement: draws from the whole space, and what lies near or between
+  // the best known.
   void Prefer(const TunableSpace& space, std::span<const Evaluation> known, const Forest& forest,
               Random& random) {
-    constexpr std::size_t kKept = 256;
+    std::unordered_set<PointCode> used;
     double best = 1e300;
-    for (const Evaluation& evaluation : known) best = std::min(best, evaluation.cost.value_or(best));
+    for (const Evaluation& evaluation : known) {
+      used.insert(evaluation.point);
+      best = std::min(best, evaluation.cost.value_or(best));
+    }
+    global_ = Ranked(DrawPool(space, used, random), forest, best);
+    local_ = Ranked(LocalPool(space, known, used, random), forest, best);
+  }
+
+  std::vector<PointCode> Ranked(const std::vector<PointCode>& pool, const Forest& forest,
+                                double best) const {
+    constexpr std::size_t kKept = 256;
     std::vector<std::pair<double, PointCode>> gains;
     std::vector<std::uint8_t> row;
-    for (const PointCode point : Pool(space, known, random)) {
+    for (const PointCode point : pool) {
       row.clear();
       features_->Append(point, row);
       const Forest::Prediction prediction = forest.Predict(row);
@@ -141,41 +159,56 @@ class ModelStrategy final : public SearchStrategy {
       gains.emplace_back(-deviation * (z * NormalCdf(z) + NormalDensity(z)), point);
     }
     const std::size_t kept = std::min(kKept, gains.size());
-    std::partial_sort(gains.begin(), gains.begin() + static_cast<std::ptrdiff_t>(kept), gains.end());
-    preferred_.clear();
-    for (std::size_t i = 0; i < kept; ++i) preferred_.push_back(gains[i].second);
+    std::partial_sort(gains.begin(), gains.begin() + static_cast<std::ptrdiff_t>(kept),
+                      gains.end());
+    std::vector<PointCode> ranked;
+    for (std::size_t i = 0; i < kept; ++i) ranked.push_back(gains[i].second);
+    return ranked;
   }
 
-  // Points to choose among: draws from the whole space and what lies near the best known.
-  static std::vector<PointCode> Pool(const TunableSpace& space, std::span<const Evaluation> known,
-                                     Random& random) {
-    constexpr int kDraws = 800;
-    constexpr std::size_t kCentres = 6;
-    std::vector<std::pair<double, PointCode>> centres;
-    std::unordered_set<PointCode> used;
-    for (const Evaluation& evaluation : known) {
-      used.insert(evaluation.point);
-      if (evaluation.cost.has_value()) centres.emplace_back(*evaluation.cost, evaluation.point);
+  static std::vector<PointCode> DrawPool(const TunableSpace& space,
+                                         const std::unordered_set<PointCode>& used,
+                                         Random& random) {
+    constexpr int kDraws = 400;
+    std::vector<PointCode> pool;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const std::optional<PointCode> point = space.Draw(random);
+      if (point.has_value() && !used.contains(*point)) pool.push_back(*point);
     }
-    std::sort(centres.begin(), centres.end());
-    centres.resize(std::min(kCentres, centres.size()));
+    return pool;
+  }
+
+  // Neighbours of the very best and children of the best, each tunable from either parent.
+  static std::vector<PointCode> LocalPool(const TunableSpace& space,
+                                          std::span<const Evaluation> known,
+                                          std::unordered_set<PointCode> used, Random& random) {
+    constexpr std::size_t kCentres = 6, kParents = 20;
+    constexpr int kChildren = 400;
+    std::vector<std::pair<double, PointCode>> best;
+    for (const Evaluation& evaluation : known) {
+      if (evaluation.cost.has_value()) best.emplace_back(*evaluation.cost, evaluation.point);
+    }
+    std::sort(best.begin(), best.end());
+    best.resize(std::min(kParents, best.size()));
     std::vector<PointCode> pool;
     const auto add = [&](PointCode point) {
       if (used.insert(point).second) pool.push_back(point);
     };
-    for (int draw = 0; draw < kDraws; ++draw) {
-      const std::optional<PointCode> point = space.Draw(random);
-      if (point.has_value()) add(*point);
+    for (int child = 0; child < kChildren && !best.empty(); ++child) {
+      const PointCode mother = best[random.Below(best.size())].second,
+                      father = best[random.Below(best.size())].second;
+      const PointCode point = Crossover(space, mother, father, random);
+      if (space.IsValid(point)) add(point);
     }
-    for (const auto& [cost, centre] : centres) {
-      for (const PointCode point : space.Neighbours(centre)) add(point);
-      for (const PointCode point : space.AdjacentNeighbours(centre)) add(point);
+    for (std::size_t i = 0; i < std::min(kCentres, best.size()); ++i) {
+      for (const PointCode point : space.Neighbours(best[i].second)) add(point);
+      for (const PointCode point : space.AdjacentNeighbours(best[i].second)) add(point);
     }
     return pool;
   }
 
   std::size_t fitted_ = 0;                 // Evaluations that the model saw.
-  std::vector<PointCode> preferred_;       // Most promising first.
+  std::vector<PointCode> local_, global_;  // Most promising first.
   std::optional<Features> features_;
 };
 

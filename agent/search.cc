@@ -11,7 +11,7 @@ namespace {
 
 // Points of the start, before any strategy that learns: a little more than two per tunable.
 std::size_t StartPoints(const TunableSpace& space) {
-  return std::max<std::size_t>(8, 2 * space.dimensions());
+  return std::max<std::size_t>(8, 2 * space.free_dimensions());
 }
 
 // A permutation of [0, size) by a four-round Feistel network over the next power of four, walking
@@ -145,9 +145,13 @@ std::optional<Search::Suggestion> Search::Next() {
     point = start_->Suggest(history_, random);
     technique = start_->name();
   } else {
-    SearchStrategy& arm = *arms_[arms_.size() == 1 ? 0 : ChooseArm(random)];
-    point = arm.Suggest(history_, random);
-    technique = arm.name();
+    // A strategy that has nothing to suggest leaves its turn to the next one.
+    const std::size_t chosen = arms_.size() == 1 ? 0 : ChooseArm(random);
+    for (std::size_t i = 0; i < arms_.size() && !point.has_value(); ++i) {
+      SearchStrategy& arm = *arms_[(chosen + i) % arms_.size()];
+      point = arm.Suggest(history_, random);
+      technique = arm.name();
+    }
   }
   if (!point.has_value()) {
     point = AnyLeft(random);

@@ -61,22 +61,27 @@ class SearchStrategy {
   virtual std::optional<PointCode> Suggest(const SearchHistory& history, Random& random) = 0;
 };
 
+// A child that has each tunable from either parent, as likely; it may be taken or not valid.
+PointCode Crossover(const TunableSpace& space, PointCode mother, PointCode father, Random& random);
+
 // Uniform over what is left.
 std::unique_ptr<SearchStrategy> MakeRandomStrategy();
 // Far from everything evaluated (maximin over a few draws): the start of a search.
 std::unique_ptr<SearchStrategy> MakeSpreadStrategy();
 // Neighbours of the best points, best first.
 std::unique_ptr<SearchStrategy> MakeGreedyStrategy();
-// Crossover and mutation of two tournament winners among all evaluated points.
+// Crossover, and now and then a mutation, of two tournament winners among the best points.
 std::unique_ptr<SearchStrategy> MakeGeneticStrategy();
 // A neighbour of a point drawn with Boltzmann weights that cool as the budget is spent.
 std::unique_ptr<SearchStrategy> MakeAnnealingStrategy();
-// Expected improvement under a random-forest model of the cost.
+// Expected improvement under a random-forest model of the cost, mostly around and between the best
+// points, sometimes anywhere.
 std::unique_ptr<SearchStrategy> MakeModelStrategy();
 
 // A bandit over all of the above: it starts with spread points, then shares the evaluations out by
-// what each strategy's suggestions achieved lately, and falls back to any point left over.
-// Exhaustive when the budget covers the space: then every valid point in an order shuffled by seed.
+// what each strategy's suggestions achieved lately. One that has nothing to suggest leaves its turn
+// to the next, and the last resort is any point left over. Exhaustive when the budget covers the
+// space: then every valid point in an order shuffled by seed.
 class Search {
  public:
   // `space` must outlive this.

@@ -92,21 +92,34 @@ class GeneticStrategy final : public SearchStrategy {
   std::optional<PointCode> Suggest(const SearchHistory& history, Random& random) override {
     if (history.ranking().empty()) return std::nullopt;
     const TunableSpace& space = history.space();
-    for (int attempt = 0; attempt < 40; ++attempt) {
-      const PointCode mother = Parent(history, random), father = Parent(history, random);
-      PointCode child = mother;
-      for (std::size_t i = 0; i < space.dimensions(); ++i) {
-        if (random.Uniform() < 0.5) child = space.WithIndex(child, i, space.Index(father, i));
-        if (random.Uniform() < 1.0 / static_cast<double>(space.dimensions())) {
-          child = space.WithIndex(child, i, random.Below(space.tunables()[i].values.size()));
-        }
-      }
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const PointCode child = Child(history, random);
       if (space.IsValid(child) && !history.IsTaken(child)) return child;
     }
     return std::nullopt;
   }
 
  private:
+  static constexpr int kAttempts = 40;
+  static constexpr double kMutations = 0.2;  // Expected per child.
+
+  // Each tunable from either parent; seldom one then gets another value. What crossover alone can
+  // reach is used up first, since a child that is already taken is drawn again.
+  static PointCode Child(const SearchHistory& history, Random& random) {
+    const TunableSpace& space = history.space();
+    const PointCode mother = Parent(history, random), father = Parent(history, random);
+    PointCode child = Crossover(space, mother, father, random);
+    const double rate =
+        kMutations / static_cast<double>(std::max<std::size_t>(1, space.free_dimensions()));
+    for (std::size_t i = 0; i < space.dimensions(); ++i) {
+      const std::size_t count = space.tunables()[i].values.size();
+      if (count < 2 || random.Uniform() >= rate) continue;
+      child =
+          space.WithIndex(child, i, (space.Index(child, i) + 1 + random.Below(count - 1)) % count);
+    }
+    return child;
+  }
+
   // The better of three among the best 20.
   static PointCode Parent(const SearchHistory& history, Random& random) {
     const std::vector<std::size_t>& ranking = history.ranking();
@@ -147,6 +160,15 @@ class AnnealingStrategy final : public SearchStrategy {
 };
 
 }  // namespace
+
+PointCode Crossover(const TunableSpace& space, PointCode mother, PointCode father, Random& random) {
+  PointCode child = mother;
+  for (std::size_t i = 0; i < space.dimensions(); ++i) {
+    if (space.tunables()[i].values.size() < 2) continue;
+    if (random.Uniform() < 0.5) child = space.WithIndex(child, i, space.Index(father, i));
+  }
+  return child;
+}
 
 std::unique_ptr<SearchStrategy> MakeRandomStrategy() { return std::make_unique<RandomStrategy>(); }
 std::unique_ptr<SearchStrategy> MakeSpreadStrategy() { return std::make_unique<SpreadStrategy>(); }

@@ -155,6 +155,12 @@ void TunableSpace::CountRanks() {
   }
 }
 
+std::size_t TunableSpace::free_dimensions() const {
+  return static_cast<std::size_t>(
+      std::count_if(tunables_.begin(), tunables_.end(),
+                    [](const Tunable& one) { return one.values.size() > 1; }));
+}
+
 std::optional<std::uint64_t> TunableSpace::size() const {
   if (!enumerated()) return std::nullopt;
   return size_;

@@ -43,6 +43,8 @@ class TunableSpace {
 
   const std::vector<Tunable>& tunables() const { return tunables_; }
   std::size_t dimensions() const { return tunables_.size(); }
+  // Tunables with more than one value.
+  std::size_t free_dimensions() const;
   std::uint64_t product() const { return product_; }
   bool enumerated() const { return !bits_.empty(); }
   // Valid points; unset where not enumerated.
