@@ -5,6 +5,7 @@
 #include <set>
 
 #include "agent/forest.h"
+#include "bench/synthetic_spaces.h"
 
 namespace fettle {
 namespace {
@@ -138,6 +139,57 @@ TEST(Search, WorksInASpaceTooLargeToEnumerate) {
   EXPECT_EQ(std::set<PointCode>(points.begin(), points.end()).size(), 120U);
   const std::vector<PointCode> start(points.begin(), points.begin() + 32);
   EXPECT_LT(BestCost(space, points), 0.8 * BestCost(space, start));
+}
+
+TEST(Search, IgnoresTunablesWithoutAChoice) {
+  const TunableSpace plain = MakeSpace(4, 8);
+  std::vector<Tunable> tunables = plain.tunables();
+  tunables.insert(tunables.begin() + 2, {"FIXED", {15}});
+  for (int i = 0; i < 3; ++i) tunables.push_back({fmt::format("ONE{}", i), {1}});
+  const TunableSpace padded = *TunableSpace::Create(std::move(tunables), {});
+  Search search(plain, 9, 200), other(padded, 9, 200);
+  std::vector<PointCode> points;
+  for (int i = 0; i < 200; ++i) {
+    const auto next = other.Next();
+    ASSERT_TRUE(next.has_value());
+    points.push_back(
+        next->point);  // The same codes: a single value has a stride and index of its own.
+    other.Observe({next->point, Cost(plain, next->point), next->technique});
+  }
+  EXPECT_EQ(RunSearch(plain, search, 200), points);
+}
+
+TEST(Search, KeepsUpWithEachSingleStrategyOnMadeUpSpaces) {
+  constexpr int kInstances = 8, kEvaluations = 200;
+  const std::vector<std::unique_ptr<SearchStrategy> (*)()> singles = {
+      &MakeRandomStrategy, &MakeGreedyStrategy, &MakeGeneticStrategy, &MakeAnnealingStrategy,
+      &MakeModelStrategy};
+  for (const auto make : {MakeInteractingSpace, MakeRuggedSpace, MakePlateauSpace}) {
+    std::vector<double> means(singles.size() + 1);  // Of ln found / best; last: the portfolio.
+    std::string name;
+    for (std::uint64_t instance = 0; instance < kInstances; ++instance) {
+      const SyntheticSpace made = make(100 + instance);
+      name = made.name;
+      std::unordered_map<PointCode, std::optional<double>> cost;
+      for (std::uint64_t rank = 0; rank < made.cost.size(); ++rank) {
+        cost[made.space.At(rank)] = made.cost[rank];
+      }
+      for (std::size_t s = 0; s < means.size(); ++s) {
+        Search search = s < singles.size()
+                            ? Search(made.space, instance, kEvaluations, singles[s]())
+                            : Search(made.space, instance, kEvaluations);
+        for (int i = 0; i < kEvaluations; ++i) {
+          const auto next = search.Next();
+          ASSERT_TRUE(next.has_value());
+          search.Observe({next->point, cost.at(next->point), next->technique});
+        }
+        ASSERT_TRUE(search.history().best().has_value());
+        means[s] += *search.history().evaluations()[*search.history().best()].cost / kInstances;
+      }
+    }
+    EXPECT_LT(means.back(), *std::min_element(means.begin(), means.end() - 1) + 0.1) << name;
+    EXPECT_LT(means.back(), 0.5 * means.front()) << name;  // Chance.
+  }
 }
 
 class EveryStrategy : public ::testing::TestWithParam<std::unique_ptr<SearchStrategy> (*)()> {};
