@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <set>
+#include <unordered_map>
 
 #include "agent/forest.h"
 #include "bench/synthetic_spaces.h"
