@@ -79,6 +79,11 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const std::strin
     int status = 0;
     if (::waitpid(server->pid_, &status, WNOHANG) == server->pid_) {
       server->pid_ = -1;
+      // Another one may have taken the folder at the same moment: that one will do.
+      for (int i = 0; i < 50 && !stop.stop_requested(); ++i) {
+        if (client->GetServerInfo().ok()) return std::unique_ptr<ChildServer>();
+        std::this_thread::sleep_for(milliseconds(100));
+      }
       return absl::UnavailableError(
           fmt::format("start a server on {}: it ended at once: {}", data, EndOfLog(log)));
     }

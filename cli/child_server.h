@@ -14,6 +14,7 @@ namespace fettle {
 class ChildServer {
  public:
   // Starts a server on `data` that logs to data/serve.log, and waits until it answers.
+  // Null: another server took the folder meanwhile, and answers.
   // kUnavailable: it ended, or did not answer within 20 s; the message has the end of its log.
   static absl::StatusOr<std::unique_ptr<ChildServer>> Start(const std::string& data,
                                                             std::stop_token stop);

@@ -61,7 +61,7 @@ std::string CutText(std::string_view text, std::size_t most) {
       const std::string_view end = cut.substr(cut.size() - 1 - drop);
       const auto first = static_cast<unsigned char>(end.front());
       if ((first & 0xC0) == 0x80) continue;
-      if (first >= 0xC0 && !IsUtf8(end)) cut.remove_suffix(end.size());
+      if (first >= 0xC2 && first < 0xF5 && !IsUtf8(end)) cut.remove_suffix(end.size());
       break;
     }
     text = cut;

@@ -175,6 +175,11 @@ absl::StatusOr<json> Reference::Call(const json& request,
           "the task's {} did not return within {} s; make it faster or the case smaller", name,
           options_.call_limit.count()));
     }
+    // Nothing in its sandbox can raise it: the system ended it, for want of memory say.
+    if (ending.find("SIGKILL") != std::string::npos) {
+      return absl::UnavailableError(
+          fmt::format("the process of the task's {} was killed from outside", name));
+    }
     return absl::FailedPreconditionError(fmt::format(
         "the task's {} crashed: {}; run it under a debugger on this case", name, ending));
   }

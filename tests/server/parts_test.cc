@@ -64,6 +64,10 @@ TEST(ChannelTest, FlagsWinOverEnvironmentOverFile) {
   EXPECT_EQ(ResolveEndpoint({}).status().code(), absl::StatusCode::kPermissionDenied);
   unsetenv("FETTLE_CLIENT_CONFIG");
   unsetenv("FETTLE_ENDPOINT");
+  for (const char* token : {"\xC3\xA9", "two\nlines", "a b", "tab\t"}) {
+    EXPECT_EQ(OpenChannel({.endpoint = "127.0.0.1:1", .token = token}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
   EXPECT_EQ(OpenChannel({.endpoint = "127.0.0.1:1"}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

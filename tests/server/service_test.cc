@@ -268,6 +268,16 @@ TEST_F(ServiceTest, BeyondLoopbackNeedsTls) {
   EXPECT_NE(StatusText(refused.status()).find("TLS"), std::string::npos);
 }
 
+TEST_F(ServiceTest, PortsAreNumbers) {
+  for (const char* listen : {"127.0.0.1:99999", "localhost:65536", "127.0.0.1:-1", "127.0.0.1:x"}) {
+    ServerOptions options = Options();
+    options.listen = {listen};
+    const auto refused = Server::Start(options);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << listen;
+    EXPECT_NE(StatusText(refused.status()).find("65535"), std::string::npos);
+  }
+}
+
 TEST_F(ServiceTest, TcpNeedsATokenOfTheRightRole) {
   ServerOptions options = Options();
   options.listen = {"127.0.0.1:0"};

@@ -114,6 +114,54 @@ TEST_F(StoreTest, UpdatesEveryFieldOfAJob) {
   EXPECT_TRUE(read.ok()) << read;
 }
 
+// With a new database every blob would be garbage.
+TEST_F(StoreTest, BlobsWithoutADatabaseAreLeftAlone) {
+  std::string digest;
+  {
+    const auto store = OpenOrDie();
+    const auto put = store->blobs().Put("kept");
+    ASSERT_TRUE(put.ok()) << put.status();
+    digest = *put;
+  }
+  const auto database = folder_.path() / "data" / "fettle.db";
+  for (const bool empty : {false, true}) {
+    std::filesystem::remove(database);
+    if (empty) std::ofstream(database).flush();
+    const auto refused = Open();
+    EXPECT_TRUE(absl::IsDataLoss(refused.status())) << refused.status();
+    EXPECT_NE(StatusText(refused.status()).find("backup"), std::string::npos);
+    EXPECT_EQ(std::filesystem::exists(database), empty);
+  }
+}
+
+TEST_F(StoreTest, MakesNothingUnlessAsked) {
+  StoreOptions options;
+  options.data_dir = folder_.path() / "nowhere";
+  options.create = false;
+  EXPECT_TRUE(absl::IsNotFound(Store::Open(options).status()));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "nowhere"));
+}
+
+TEST_F(StoreTest, TheDatabaseIsItsOwners) {
+  const auto store = OpenOrDie();
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(folder_.path() / "data" / "fettle.db").permissions(),
+            perms::owner_read | perms::owner_write);
+}
+
+TEST_F(StoreTest, ADamagedBlobIsReplacedWhenItComesAgain) {
+  const auto store = OpenOrDie();
+  const auto digest = store->blobs().Put("the right bytes");
+  ASSERT_TRUE(digest.ok());
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder_.path() / "data" / "blobs")) {
+    if (entry.is_regular_file()) std::ofstream(entry.path()) << "other";
+  }
+  EXPECT_TRUE(absl::IsDataLoss(store->blobs().Get(*digest).status()));
+  ASSERT_TRUE(store->blobs().Put("the right bytes").ok());
+  EXPECT_EQ(*store->blobs().Get(*digest), "the right bytes");
+}
+
 TEST_F(StoreTest, TwoServersOnOneFolderEndWithOneClearError) {
   const auto first = OpenOrDie();
   const auto second = Open();
