@@ -118,7 +118,7 @@ absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient&
   request.target = target_;
   FETTLE_ASSIGN_OR_RETURN(request.seed, ParseSeed(seed_));
   if (budget_.empty()) {
-    budget_.candidates = 12;
+    budget_.candidates = 6;
     budget_.minutes = 5;
   }
   FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());

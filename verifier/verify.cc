@@ -86,7 +86,12 @@ Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* obser
       case absl::StatusCode::kDeadlineExceeded:
         return Failure{Verdict::kTimeout, "launch_deadline", message};
       default:
-        return result.status();
+        if (!absl::IsResourceExhausted(result.status())) return result.status();
+        return absl::ResourceExhaustedError(
+            fmt::format("case {}: {}; make the case smaller",
+                        request.bound_case.set == CaseSet::kHeldOut ? "held out"
+                                                                    : request.bound_case.Describe(),
+                        message));
     }
   }
   *observation = *std::move(result);
