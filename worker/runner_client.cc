@@ -189,7 +189,10 @@ absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) 
     observation->other_outputs.clear();
     return observation;
   }
-  FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, bound_case));
+  // Outputs that are known did not come.
+  if (request.known_digests.empty() || observation->output_digests != request.known_digests) {
+    FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, bound_case));
+  }
   if (!others) observation->other_outputs.clear();
   for (Outputs& outputs : observation->other_outputs) {
     FETTLE_ASSIGN_OR_RETURN(outputs, TakeOutputs(answer, bound_case));

@@ -271,6 +271,27 @@ TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
   EXPECT_FALSE(result->verdict) << result->verdict->message;
 }
 
+// Its launches agree, so that only the first outputs travel; the others must not be taken for zeros.
+TEST_F(UnitRunnerTest, ADeclaredNondeterministicKernelMayAgreeWithItself) {
+  std::string yaml = kTask;
+  const std::string stable = "deterministic: true";
+  ASSERT_NE(yaml.find(stable), std::string::npos);
+  yaml.replace(yaml.find(stable), stable.size(), "deterministic: false");
+  const TaskFiles files = {{"task.yaml", yaml},
+                           {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
+                           {"reference.cc", kReference}};
+  std::vector<TaskProblem> problems;
+  auto parsed = Task::Parse(files, &problems);
+  ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
+  task = *parsed;
+  task_blob = *blobs.Put(PackTaskFiles(files));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+  unit.measure = false;
+  const auto result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->verdict) << result->verdict->message;
+}
+
 TEST_F(UnitRunnerTest, RegistersATaskThatIsInOrder) {
   const auto result = Run(Unit(UnitKind::kRegister, ""));
   ASSERT_TRUE(result.ok()) << result.status();
