@@ -27,7 +27,9 @@ grpc::ServerUnaryReactor* UnitCall::Start(Dispatcher& dispatcher, EventHub& hub,
 }
 
 void UnitCall::Prepare(const std::function<absl::StatusOr<WorkUnit>()>& prepare) {
+  if (!Enter()) return;
   absl::StatusOr<WorkUnit> unit = prepare();
+  Leave();
   if (!unit.ok()) return End(unit.status());
   UnitTicket ticket;
   ticket.durable = false;
@@ -43,7 +45,10 @@ void UnitCall::Prepare(const std::function<absl::StatusOr<WorkUnit>()>& prepare)
             fmt::format("given up after {} attempts: {}", shared->unit.attempt, shared->reason)));
         return;
       }
-      self->End(self->complete_(*shared));
+      if (!self->Enter()) return;
+      const absl::Status status = self->complete_(*shared);
+      self->Leave();
+      self->End(status);
     });
   };
   {
@@ -61,10 +66,29 @@ void UnitCall::End(const absl::Status& status) {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     ended_ = true;
+    status_ = status;
     unit_id = unit_id_;
+    if (busy_) return;  // No unit is under way then; Leave finishes.
   }
   // A no-op for a unit that is done.
   if (!unit_id.empty()) dispatcher_.CancelUnit(unit_id);
+  Finish(ToGrpcStatus(status));
+}
+
+bool UnitCall::Enter() {
+  const std::lock_guard lock(mutex_);
+  busy_ = !ended_;
+  return busy_;
+}
+
+void UnitCall::Leave() {
+  absl::Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+    if (!ended_) return;
+    status = status_;
+  }
   Finish(ToGrpcStatus(status));
 }
 

@@ -22,7 +22,7 @@ class UnitCall final : public grpc::ServerUnaryReactor,
                        public std::enable_shared_from_this<UnitCall> {
  public:
   // `prepare` makes the unit and `complete` turns its outcome into the response; both run on the
-  // executor. All references outlive the call.
+  // executor and may use the call's request and response. All references outlive the call.
   static grpc::ServerUnaryReactor* Start(Dispatcher& dispatcher, EventHub& hub, Executor& executor,
                                          std::function<absl::StatusOr<WorkUnit>()> prepare,
                                          std::function<absl::Status(const UnitEnd&)> complete);
@@ -35,6 +35,10 @@ class UnitCall final : public grpc::ServerUnaryReactor,
       : dispatcher_(dispatcher), hub_(hub), executor_(executor) {}
   void Prepare(const std::function<absl::StatusOr<WorkUnit>()>& prepare);
   void End(const absl::Status& status);
+  // Request and response live until Finish, so that it waits for `prepare` and `complete`: Enter says
+  // whether to run one, Leave ends the call where its end came meanwhile.
+  bool Enter();
+  void Leave();
 
   Dispatcher& dispatcher_;
   EventHub& hub_;
@@ -45,7 +49,9 @@ class UnitCall final : public grpc::ServerUnaryReactor,
 
   std::mutex mutex_;
   std::string unit_id_;  // Guarded by mutex_. Set while the unit is under way.
+  bool busy_ = false;    // Guarded by mutex_. `prepare` or `complete` runs.
   bool ended_ = false;   // Guarded by mutex_.
+  absl::Status status_;  // Guarded by mutex_. What the call ended with.
 };
 
 }  // namespace fettle

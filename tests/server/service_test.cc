@@ -236,6 +236,26 @@ TEST_F(ServiceTest, ShutsDownWithinTwoSecondsWithEverythingOpen) {
   EXPECT_FALSE(call.get().ok());  // Whether it had arrived by then or not.
 }
 
+// The server reads the request on another thread; what the client gave up must live until that is done.
+TEST_F(ServiceTest, CallsMayBeGivenUpWhileTheyArePrepared) {
+  StartServer();
+  StartWorker(HonestAnswer);
+  for (int i = 0; i < 300; ++i) {
+    grpc::ClientContext context;
+    std::thread quitter([&context, i] {
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 20));
+      context.TryCancel();
+    });
+    v1::TryKernelRequest request;
+    request.set_task_blob(PackTaskFiles(ScaleTask(2)));
+    request.set_target("cpu");
+    v1::TryKernelResponse response;
+    stub_->TryKernel(&context, request, &response);
+    quitter.join();
+  }
+  EXPECT_EQ(GetJob(Submit(Request("r1")).id()).task_name(), "scale");
+}
+
 TEST_F(ServiceTest, ASecondServerOnTheFolderOrSocketIsRefused) {
   StartServer();
   const auto folder = Server::Start(Options());
