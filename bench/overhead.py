@@ -4,35 +4,30 @@
     bench/run overhead [--task histogram] [--target cpu] [--candidates 200]
 
 Units say what they did and for how long. Whatever part of the job's time no unit spent on compiling, on its
-runner or on its reference is overhead: proposing, leasing, storing, and waiting for each other.
+runner or on its reference is overhead: proposing, leasing, storing, starting processes, and waiting for
+each other.
 """
 import argparse
-import json
 import pathlib
-import sqlite3
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 from fettle_process import Fettle, SOURCE  # noqa: E402
 
-WAITING = ("waiting",)
+# Waiting for the device, and starting the processes that run a unit.
+NOT_BUSY = ("waiting", "preparing")
 
 
 def busy_intervals(fettle, job_id):
     """[begin, end] in seconds of everything that units did but wait, from the end of each backwards."""
     intervals = []
-    with sqlite3.connect(next(fettle.data.glob("*.db"))) as db:
-        for stored_ns, blob in db.execute(
-                "SELECT stored_ns, result_zst FROM evaluations WHERE job_id = ?", (job_id,)):
-            result = json.loads(subprocess.run(["zstd", "-dc"], input=blob, capture_output=True,
-                                               check=True).stdout)
-            end = stored_ns / 1e9
-            for stage in reversed(result["environment"].get("stages", [])):
-                begin = end - stage["ms"] / 1e3
-                if not stage["doing"].startswith(WAITING):
-                    intervals.append((begin, end))
-                end = begin
+    for stored_ns, result in fettle.results(job_id):
+        end = stored_ns / 1e9
+        for stage in reversed(result["environment"].get("stages", [])):
+            begin = end - stage["ms"] / 1e3
+            if not stage["doing"].startswith(NOT_BUSY):
+                intervals.append((begin, end))
+            end = begin
     return sorted(intervals)
 
 

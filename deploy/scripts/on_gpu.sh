@@ -8,10 +8,12 @@ cp -f .carry/bin/* build/bin/
 cp -n .carry/lib/* /usr/local/lib/
 [ -d .carry/tests ] && cp -f .carry/tests/* build/tests/
 for tool in bwrap zstd; do
-  command -v "$tool" >/dev/null || cp ".carry/bin/$tool" /usr/local/bin/ 2>/dev/null || true
+  if ! command -v "$tool" >/dev/null; then
+    [ -e ".carry/bin/$tool" ] || { echo "on_gpu.sh: $tool is neither here nor packed" >&2; exit 1; }
+    cp ".carry/bin/$tool" /usr/local/bin/
+  fi
 done
 ldconfig
-readlink -f /usr/local/cuda /usr/local/cuda/lib64/libnvrtc.so.13 || true
-nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv || true
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv
 g++ --version | head -1 || echo "no g++: no reference can be compiled"
 build/bin/fettle doctor

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -67,6 +68,15 @@ class Fettle:
 
     def json(self, *arguments, **more):
         return json.loads(self.run(*arguments, "--json", check=True, **more).stdout)
+
+    def results(self, job_id):
+        """(time of storing in ns, result document) of every unit of the job, in that order."""
+        with sqlite3.connect(next(self.data.glob("*.db"))) as db:
+            rows = db.execute("SELECT stored_ns, result_zst FROM evaluations WHERE job_id = ? "
+                              "ORDER BY stored_ns", (job_id,)).fetchall()
+        for stored_ns, blob in rows:
+            raw = subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout
+            yield stored_ns, json.loads(raw)
 
     def tail(self, size=4000):
         return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
