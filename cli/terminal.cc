@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal.h"
 
-#include <cerrno>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -26,27 +28,6 @@ void WriteAll(int fd, std::string_view bytes) {
     }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
-}
-
-// Length of the UTF-8 sequence at the start of `text`, 0 when it is not valid.
-std::size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  std::size_t length = 0;
-  if (first < 0x80) {
-    return 1;
-  } else if (first >= 0xC2 && first < 0xE0) {
-    length = 2;
-  } else if (first >= 0xE0 && first < 0xF0) {
-    length = 3;
-  } else if (first >= 0xF0 && first < 0xF5) {
-    length = 4;
-  }
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
 }
 
 }  // namespace
@@ -117,7 +98,7 @@ std::string Fit(std::string_view text, int width) {
 std::string Printable(std::string_view text) {
   std::string result;
   while (!text.empty()) {
-    const std::size_t length = SequenceLength(text);
+    const std::size_t length = Utf8SequenceLength(text);
     const unsigned char first = static_cast<unsigned char>(text[0]);
     const bool c1_control =
         length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;

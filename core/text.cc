@@ -1,45 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/text.h"
 
-#include <algorithm>
+#include <cstdint>
 
 namespace fettle {
-namespace {
 
-// Length of the UTF-8 sequence at the start of `text`, which is not empty; 0 when it is not valid.
-std::size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
+std::size_t Utf8SequenceLength(std::string_view s) {
+  const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(s[i]); };
+  const auto continues = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xBF) {
+    return i < s.size() && at(i) >= low && at(i) <= high;
+  };
+  const std::uint8_t first = at(0);
   if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2
-                             : first >= 0xE0 && first < 0xF0 ? 3
-                             : first >= 0xF0 && first < 0xF5 ? 4
-                                                             : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
+  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const std::uint8_t low = first == 0xE0 ? 0xA0 : 0x80;
+    const std::uint8_t high = first == 0xED ? 0x9F : 0xBF;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
   }
-  // Overlong forms, surrogates and what lies beyond the last code point.
-  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) ||
-      (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90)) {
-    return 0;
+  if (first >= 0xF0 && first <= 0xF4) {
+    const std::uint8_t low = first == 0xF0 ? 0x90 : 0x80;
+    const std::uint8_t high = first == 0xF4 ? 0x8F : 0xBF;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
   }
-  return length;
+  return 0;
 }
-
-}  // namespace
 
 std::size_t ValidUtf8Prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
-    const std::size_t length = SequenceLength(text.substr(at));
+    const std::size_t length = Utf8SequenceLength(text.substr(at));
     if (length == 0) break;
     at += length;
   }
   return at;
 }
 
-std::string ValidUtf8(std::string_view text) {
+std::string ValidUtf8(std::string_view text, std::string_view replacement) {
   std::string valid;
   valid.reserve(text.size());
   while (!text.empty()) {
@@ -47,7 +44,7 @@ std::string ValidUtf8(std::string_view text) {
     valid += text.substr(0, good);
     text.remove_prefix(good);
     if (text.empty()) break;
-    valid += '?';
+    valid += replacement;
     text.remove_prefix(1);
   }
   return valid;

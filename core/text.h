@@ -10,12 +10,15 @@
 
 namespace fettle {
 
+// Length of the valid UTF-8 sequence at the start of `text`, which is not empty; 0: none (RFC 3629,
+// table 3-7 of Unicode).
+std::size_t Utf8SequenceLength(std::string_view text);
 // Bytes before the first one that is no part of valid UTF-8 (RFC 3629); text.size() when all is.
 std::size_t ValidUtf8Prefix(std::string_view text);
 inline bool IsUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
 
-// The text with "?" for every byte that is no part of valid UTF-8.
-std::string ValidUtf8(std::string_view text);
+// The text with `replacement` for every byte that is no part of valid UTF-8.
+std::string ValidUtf8(std::string_view text, std::string_view replacement = "?");
 
 // At most `most` bytes of it, never ending within a character, and valid.
 std::string CutText(std::string_view text, std::size_t most);

@@ -220,6 +220,17 @@ absl::StatusOr<std::string> CaseBuffers::DigestMemory(std::int64_t index, std::u
   return Sha256Hex({reinterpret_cast<const char*>(memory.data()), memory.size()});
 }
 
+absl::StatusOr<std::vector<std::string>> CaseBuffers::DigestInputs(
+    std::uint64_t key, std::chrono::nanoseconds limit) const {
+  std::vector<std::string> digests(case_.tensors.size());
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    const BoundTensor& tensor = case_.tensors[i];
+    if (tensor.is_null || tensor.role == Role::kOut || tensor.role == Role::kInOut) continue;
+    FETTLE_ASSIGN_OR_RETURN(digests[i], DigestMemory(static_cast<std::int64_t>(i), key, limit));
+  }
+  return digests;
+}
+
 absl::StatusOr<std::optional<std::string>> CaseBuffers::CheckGuards() const {
   std::string text;
   const auto check = [&](const GuardedBuffer* buffer, const std::string& name) {

@@ -55,6 +55,10 @@ class CaseBuffers {
   absl::StatusOr<std::string> DigestMemory(std::int64_t index, std::uint64_t key,
                                            std::chrono::nanoseconds limit) const;
 
+  // The same of every tensor that is read only; empty strings for the others, in case order.
+  absl::StatusOr<std::vector<std::string>> DigestInputs(std::uint64_t key,
+                                                        std::chrono::nanoseconds limit) const;
+
   // Changes in guards of tensors, workspace and pointer tables, and in the tables themselves:
   // "y: 12 bytes changed from 64 past the end"; nothing when all are intact.
   absl::StatusOr<std::optional<std::string>> CheckGuards() const;

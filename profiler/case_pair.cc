@@ -118,7 +118,11 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
         slot.b, PreparedCall::Create(device_, *b.module, b.symbols, b.plan, *slot.buffers));
     slot.input_set = static_cast<std::size_t>(made % 2);
     FETTLE_RETURN_IF_ERROR(FillSlot(slot));
-    FETTLE_RETURN_IF_ERROR(DigestInputs(*slot.buffers, slot.input_set));
+    // Before any kernel ran.
+    if (input_digests_[slot.input_set].empty()) {
+      FETTLE_ASSIGN_OR_RETURN(input_digests_[slot.input_set],
+                              slot.buffers->DigestInputs(digest_key_, kDigestLimit));
+    }
     FETTLE_RETURN_IF_ERROR(slot.buffers->FillWorkspace(kPoison));
     slots_.push_back(std::move(slot));
   }
@@ -159,28 +163,12 @@ absl::Status CasePair::CopyInputs(Slot& slot) {
 }
 
 absl::Status CasePair::CheckInputs(Slot& slot) {
-  std::vector<std::string>& expected = input_digests_[slot.input_set];
-  for (std::size_t i = 0; i < case_.tensors.size() && !modified_input_; ++i) {
-    const BoundTensor& tensor = case_.tensors[i];
-    if (!IsInput(tensor) || IsOutput(tensor) || IsEmpty(tensor)) continue;
-    const auto index = static_cast<std::int64_t>(i);
-    FETTLE_ASSIGN_OR_RETURN(const std::string now,
-                            slot.buffers->DigestMemory(index, digest_key_, kDigestLimit));
-    if (now != expected[i]) modified_input_ = tensor.name;
-  }
-  return absl::OkStatus();
-}
-
-// Of what was just written, before any kernel ran.
-absl::Status CasePair::DigestInputs(const CaseBuffers& buffers, std::size_t input_set) {
-  std::vector<std::string>& digests = input_digests_[input_set];
-  if (!digests.empty()) return absl::OkStatus();
-  digests.resize(case_.tensors.size());
-  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
-    const BoundTensor& tensor = case_.tensors[i];
-    if (!IsInput(tensor) || IsOutput(tensor) || IsEmpty(tensor)) continue;
-    FETTLE_ASSIGN_OR_RETURN(
-        digests[i], buffers.DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
+  if (modified_input_) return absl::OkStatus();
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> now,
+                          slot.buffers->DigestInputs(digest_key_, kDigestLimit));
+  const std::vector<std::string>& expected = input_digests_[slot.input_set];
+  for (std::size_t i = 0; i < now.size() && !modified_input_; ++i) {
+    if (now[i] != expected[i]) modified_input_ = case_.tensors[i].name;
   }
   return absl::OkStatus();
 }

@@ -78,7 +78,6 @@ class CasePair final : public TimedPair {
   absl::Status Reset(Slot& slot);
   absl::Status Check(Slot& slot);
   absl::Status CheckInputs(Slot& slot);
-  absl::Status DigestInputs(const CaseBuffers& buffers, std::size_t input_set);
   absl::Status FillSlot(Slot& slot);
   absl::Status CopyInputs(Slot& slot);
 

@@ -70,20 +70,6 @@ std::string Name(const BoundTensor& tensor) {
   return tensor.member == 0 ? tensor.name : fmt::format("{}[{}]", tensor.name, tensor.member);
 }
 
-// Digests of the input-only tensors before a call; empty for others.
-absl::StatusOr<std::vector<std::string>> DigestInputs(const CaseBuffers& buffers, std::uint64_t key,
-                                                      std::chrono::nanoseconds limit) {
-  const BoundCase& bound_case = buffers.bound_case();
-  std::vector<std::string> digests(bound_case.tensors.size());
-  for (std::size_t i = 0; i < digests.size(); ++i) {
-    const BoundTensor& tensor = bound_case.tensors[i];
-    if (tensor.is_null || tensor.role == Role::kOut || tensor.role == Role::kInOut) continue;
-    FETTLE_ASSIGN_OR_RETURN(digests[i],
-                            buffers.DigestMemory(static_cast<std::int64_t>(i), key, limit));
-  }
-  return digests;
-}
-
 // Name of an inout tensor with a changed row outside those that the operator may change.
 absl::StatusOr<std::optional<std::string>> FindChangedRow(const CaseBuffers& buffers,
                                                           const std::vector<Bytes>& inputs) {
@@ -244,7 +230,7 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
   result.at_page_end = buffers_->at_page_end();
   const std::chrono::nanoseconds limit = request.launch_limit;
   FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_before,
-                          DigestInputs(*buffers_, guard_key_, limit));
+                          buffers_->DigestInputs(guard_key_, limit));
   for (int repeat = 0; repeat < std::max(1, request.repeats); ++repeat) {
     FETTLE_RETURN_IF_ERROR(buffers_->FillOutputs(request.output_poison));
     FETTLE_RETURN_IF_ERROR(buffers_->FillWorkspace(request.workspace_poison));
@@ -278,7 +264,7 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
   }
   result.findings = device_.TakeFindings();
   FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_after,
-                          DigestInputs(*buffers_, guard_key_, limit));
+                          buffers_->DigestInputs(guard_key_, limit));
   for (std::size_t i = 0; i < inputs_after.size() && !result.modified_input; ++i) {
     if (inputs_after[i] != inputs_before[i]) {
       result.modified_input = Name(request.bound_case.tensors[i]);

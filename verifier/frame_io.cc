@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -72,7 +73,7 @@ absl::Status ReceiveAll(int fd, std::span<std::uint8_t> bytes, FrameClock::time_
 absl::Status WriteFrame(int fd, const nlohmann::json& json,
                         std::span<const std::span<const std::uint8_t>> bytes,
                         FrameClock::time_point deadline) {
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json.dump(-1, ' ', false, kReplaceInvalid);
   const auto json_size = static_cast<std::uint32_t>(text.size());
   std::uint64_t byte_count = 0;
   for (const auto& part : bytes) byte_count += part.size();

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -176,7 +177,7 @@ absl::Status WriteBulk(int fd, std::int64_t offset, std::span<const std::uint8_t
 }
 
 absl::Status SendMessage(int socket, const nlohmann::json& header, int bulk, Time deadline) {
-  const std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = header.dump(-1, ' ', false, kReplaceInvalid);
   if (text.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
         fmt::format("message of {} bytes exceeds the channel's {}", text.size(), kMaxHeaderBytes));

@@ -129,8 +129,7 @@ UnitOutcome Client::Work(const WorkUnit& unit, std::stop_token stop) {
   UnitOutcome outcome;
   const absl::StatusOr<UnitResult> result = runner_.Run(unit, blobs, {}, stop);
   if (result.ok()) {
-    outcome.result_json =
-        ToJson(*result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    outcome.result_json = ToJson(*result).dump(-1, ' ', false, kReplaceInvalid);
     outcome.blobs = blobs.TakeWritten();
     return outcome;
   }
@@ -222,7 +221,8 @@ void Client::Beat(Stream& stream, std::stop_token end) {
     v1::WorkerMessage message;
     const std::vector<std::string> keys = held_.Keys();
     for (const std::string& key : keys) message.mutable_heartbeat()->add_held_units(key);
-    message.mutable_heartbeat()->set_state_json(nlohmann::json{{"held", keys.size()}}.dump(-1, ' ', false, kReplaceInvalid));
+    message.mutable_heartbeat()->set_state_json(
+        nlohmann::json{{"held", keys.size()}}.dump(-1, ' ', false, kReplaceInvalid));
     if (!Write(stream, message)) return;
   }
 }

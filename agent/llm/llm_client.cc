@@ -10,6 +10,7 @@
 #include "agent/llm/http_client.h"
 #include "agent/llm/provider.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -26,8 +27,10 @@ std::string ErrorText(const std::string& body) {
   std::string text;
   if (parsed.is_object()) {
     const auto error = parsed.find("error");
-    if (error != parsed.end() && error->is_object()) text = TextAt(*error, "message");
-    else if (error != parsed.end() && error->is_string()) text = error->get<std::string>();
+    if (error != parsed.end() && error->is_object())
+      text = TextAt(*error, "message");
+    else if (error != parsed.end() && error->is_string())
+      text = error->get<std::string>();
     if (text.empty()) text = TextAt(parsed, "message");
   }
   if (text.empty()) text = RepairUtf8(body);
@@ -43,7 +46,8 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpResponse& res
   double seconds = 0;
   const std::string& text = header->second;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (parsed.ec != std::errc() || !(seconds >= 0)) return std::nullopt;  // A date: we use our own wait.
+  if (parsed.ec != std::errc() || !(seconds >= 0))
+    return std::nullopt;  // A date: we use our own wait.
   seconds = std::min(seconds, static_cast<double>(kMaxRetryAfterSeconds));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
@@ -85,7 +89,7 @@ class HttpLlmClient final : public LlmClient {
     post.url = endpoint_.base_url + provider_->path();
     post.headers = provider_->Headers(endpoint_.api_key);
     post.headers.insert(post.headers.end(), endpoint_.headers.begin(), endpoint_.headers.end());
-    post.body = provider_->Body(request).dump(-1, ' ', false, json::error_handler_t::replace);
+    post.body = provider_->Body(request).dump(-1, ' ', false, kReplaceInvalid);
     post.connect_limit = endpoint_.connect_limit;
     post.total_limit = endpoint_.total_limit;
     post.idle_limit = endpoint_.idle_limit;
@@ -135,7 +139,8 @@ absl::StatusOr<std::unique_ptr<LlmClient>> MakeLlmClient(LlmEndpoint endpoint, H
         endpoint.provider));
   }
   if (endpoint.base_url.empty()) {
-    return absl::InvalidArgumentError(fmt::format("provider {} needs a base_url", endpoint.provider));
+    return absl::InvalidArgumentError(
+        fmt::format("provider {} needs a base_url", endpoint.provider));
   }
   while (endpoint.base_url.back() == '/') endpoint.base_url.pop_back();
   return std::make_unique<HttpLlmClient>(std::move(endpoint), std::move(provider), http);
@@ -157,7 +162,9 @@ namespace {
 json CallsJson(const std::vector<LlmToolCall>& calls) {
   json out = json::array();
   for (const LlmToolCall& call : calls) {
-    out.push_back({{"id", call.id}, {"name", call.name}, {"input", call.input},
+    out.push_back({{"id", call.id},
+                   {"name", call.name},
+                   {"input", call.input},
                    {"raw_input", RepairUtf8(call.raw_input)}});
   }
   return out;
@@ -172,8 +179,8 @@ json ToJson(const LlmRequest& request) {
   for (const LlmMessage& message : request.messages) {
     json results = json::array();
     for (const LlmToolResult& result : message.results) {
-      results.push_back({{"id", result.id}, {"text", RepairUtf8(result.text)},
-                         {"is_error", result.is_error}});
+      results.push_back(
+          {{"id", result.id}, {"text", RepairUtf8(result.text)}, {"is_error", result.is_error}});
     }
     messages.push_back({{"role", message.role == LlmMessage::Role::kUser ? "user" : "assistant"},
                         {"text", RepairUtf8(message.text)},
@@ -183,7 +190,8 @@ json ToJson(const LlmRequest& request) {
   }
   json tools = json::array();
   for (const LlmTool& tool : request.tools) {
-    tools.push_back({{"name", tool.name}, {"description", tool.description}, {"schema", tool.schema}});
+    tools.push_back(
+        {{"name", tool.name}, {"description", tool.description}, {"schema", tool.schema}});
   }
   return {{"model", request.model},
           {"system", RepairUtf8(request.system)},

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/text.h"
+
 namespace fettle {
 
 std::vector<SseEvent> SseParser::Feed(std::string_view bytes) {
@@ -45,46 +47,6 @@ void SseParser::EndLine(std::vector<SseEvent>& events) {
   }
 }
 
-namespace {
-
-// Length of the valid UTF-8 sequence at the start of `s`, or 0 (RFC 3629 table 3-7).
-std::size_t SequenceLength(std::string_view s) {
-  const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(s[i]); };
-  const auto continues = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xBF) {
-    return i < s.size() && at(i) >= low && at(i) <= high;
-  };
-  const std::uint8_t first = at(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const std::uint8_t low = first == 0xE0 ? 0xA0 : 0x80;
-    const std::uint8_t high = first == 0xED ? 0x9F : 0xBF;
-    return continues(1, low, high) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const std::uint8_t low = first == 0xF0 ? 0x90 : 0x80;
-    const std::uint8_t high = first == 0xF4 ? 0x8F : 0xBF;
-    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
-
-}  // namespace
-
-std::string RepairUtf8(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size());
-  while (!bytes.empty()) {
-    const std::size_t length = SequenceLength(bytes);
-    if (length == 0) {
-      out += "\xEF\xBF\xBD";
-      bytes.remove_prefix(1);
-    } else {
-      out += bytes.substr(0, length);
-      bytes.remove_prefix(length);
-    }
-  }
-  return out;
-}
+std::string RepairUtf8(std::string_view bytes) { return ValidUtf8(bytes, "\xEF\xBF\xBD"); }
 
 }  // namespace fettle

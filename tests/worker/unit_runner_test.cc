@@ -84,9 +84,13 @@ class UnitRunnerTest : public ::testing::Test {
   }
   void SetUp() override {
     ASSERT_NE(runner, nullptr);
-    TaskFiles files = {{"task.yaml", kTask},
-                       {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
-                       {"reference.cc", kReference}};
+    UseTask(kTask);
+  }
+
+  void UseTask(const std::string& yaml) {
+    const TaskFiles files = {{"task.yaml", yaml},
+                             {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
+                             {"reference.cc", kReference}};
     std::vector<TaskProblem> problems;
     auto parsed = Task::Parse(files, &problems);
     ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
@@ -257,13 +261,7 @@ TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
   const std::size_t contract = yaml.find("contract: {");
   ASSERT_NE(contract, std::string::npos);
   yaml.insert(contract + std::string("contract: {").size(), "inline_assembly: true, ");
-  const TaskFiles files = {
-      {"task.yaml", yaml}, {"kernel.cu", Kernel("y[i] = 2 * x[i];")}, {"reference.cc", kReference}};
-  std::vector<TaskProblem> problems;
-  auto parsed = Task::Parse(files, &problems);
-  ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
-  task = *parsed;
-  task_blob = *blobs.Put(PackTaskFiles(files));
+  UseTask(yaml);
   WorkUnit unit = Unit(UnitKind::kEvaluate, source);
   unit.measure = false;
   result = Run(unit);
@@ -277,14 +275,7 @@ TEST_F(UnitRunnerTest, ADeclaredNondeterministicKernelMayAgreeWithItself) {
   const std::string stable = "deterministic: true";
   ASSERT_NE(yaml.find(stable), std::string::npos);
   yaml.replace(yaml.find(stable), stable.size(), "deterministic: false");
-  const TaskFiles files = {{"task.yaml", yaml},
-                           {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
-                           {"reference.cc", kReference}};
-  std::vector<TaskProblem> problems;
-  auto parsed = Task::Parse(files, &problems);
-  ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
-  task = *parsed;
-  task_blob = *blobs.Put(PackTaskFiles(files));
+  UseTask(yaml);
   WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
   unit.measure = false;
   const auto result = Run(unit);
