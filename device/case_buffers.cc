@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,28 +27,20 @@ std::vector<std::uint8_t> AddressBytes(const std::vector<std::uint64_t>& address
   return bytes;
 }
 
-// Byte ranges of the given rows in memory, neighbours merged.
-std::vector<std::pair<std::int64_t, std::int64_t>> RowRanges(const BoundTensor& tensor,
-                                                             std::vector<std::int64_t> rows) {
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  const std::int64_t row = RowElements(tensor);
-  const std::int64_t size = SizeOf(tensor.dtype);
-  const std::int64_t stride = tensor.strides.empty() ? row : tensor.strides[0];
-  BoundTensor one = tensor;
-  one.shape.erase(one.shape.begin());
-  if (!one.strides.empty()) one.strides.erase(one.strides.begin());
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  for (const std::int64_t r : rows) {
-    if (r < 0 || r >= RowCount(tensor)) continue;
-    const std::pair<std::int64_t, std::int64_t> range{r * stride * size, one.extent() * size};
-    if (!ranges.empty() && ranges.back().first + ranges.back().second == range.first) {
-      ranges.back().second += range.second;
-    } else {
-      ranges.push_back(range);
-    }
-  }
-  return ranges;
+std::string Hex(const DeviceDigest& digest) {
+  return fmt::format("{:016x}{:016x}", digest[0], digest[1]);
+}
+
+bool IsInput(const BoundTensor& tensor) {
+  return !tensor.is_null && tensor.role != Role::kOut && tensor.role != Role::kInOut;
+}
+
+bool IsOutput(const BoundTensor& tensor) {
+  return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
+}
+
+std::string DigestBytes(const std::vector<std::uint8_t>& bytes) {
+  return Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace
@@ -111,42 +104,19 @@ std::int64_t CaseBuffers::size_bytes() const {
   for (const auto* list : {&tensors_, &workspace_, &tables_}) {
     for (const auto& buffer : *list) total += buffer ? buffer->buffer().size_bytes() : 0;
   }
-  for (const Saved& saved : saved_) total += saved.copy->size_bytes();
   return total;
 }
 
-absl::Status CaseBuffers::WriteInput(std::int64_t index, std::span<const std::uint8_t> dense,
-                                     std::optional<std::vector<std::int64_t>> touched) {
-  const BoundTensor& tensor = case_.tensors[Index(index)];
-  if (tensor.is_null) return absl::OkStatus();
-  FETTLE_CHECK(static_cast<std::int64_t>(dense.size()) == DenseBytes(tensor));
-  GuardedBuffer& buffer = *tensors_[Index(index)];
-  if (tensor.role != Role::kInOut && IsDense(tensor)) return buffer.Write(dense);
-  std::vector<std::uint8_t> memory(static_cast<std::size_t>(LayoutBytes(tensor)),
-                                   IsFloat(tensor.dtype) ? kPaddingNanByte : kPaddingByte);
-  ScatterToLayout(tensor, dense, memory);
-  FETTLE_RETURN_IF_ERROR(buffer.Write(memory));
-  if (tensor.role == Role::kInOut) return Save(index, memory, touched);
+absl::Status CaseBuffers::WriteInputs(std::shared_ptr<const CaseImages> images) {
+  written_ = std::move(images);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const DeviceBuffer* image = written_->tensor(static_cast<std::int64_t>(i));
+    if (image == nullptr) continue;
+    GuardedBuffer& to = *tensors_[i];
+    FETTLE_RETURN_IF_ERROR(
+        device_->CopyDevice(to.buffer(), to.offset(), *image, 0, to.size_bytes()));
+  }
   return absl::OkStatus();
-}
-
-absl::Status CaseBuffers::Save(std::int64_t index, std::span<const std::uint8_t> memory,
-                               const std::optional<std::vector<std::int64_t>>& touched) {
-  if (memory.empty()) return absl::OkStatus();
-  const BoundTensor& tensor = case_.tensors[Index(index)];
-  auto found = std::find_if(saved_.begin(), saved_.end(),
-                            [&](const Saved& saved) { return saved.tensor == index; });
-  if (found == saved_.end()) {
-    FETTLE_ASSIGN_OR_RETURN(auto copy, device_->Allocate(static_cast<std::int64_t>(memory.size())));
-    found = saved_.insert(saved_.end(), Saved{index, std::move(copy), {}});
-  }
-  found->ranges.clear();
-  if (touched && !tensor.shape.empty()) {
-    found->ranges = RowRanges(tensor, *touched);
-  } else {
-    found->ranges.emplace_back(0, static_cast<std::int64_t>(memory.size()));
-  }
-  return device_->CopyIn(*found->copy, 0, memory);
 }
 
 absl::Status CaseBuffers::FillOutputs(std::uint8_t byte) {
@@ -182,11 +152,13 @@ void CaseBuffers::Annotate() {
 }
 
 absl::Status CaseBuffers::Restore() {
-  for (const Saved& saved : saved_) {
-    GuardedBuffer& to = *tensors_[Index(saved.tensor)];
-    for (const auto& [offset, size] : saved.ranges) {
-      FETTLE_RETURN_IF_ERROR(
-          device_->CopyDevice(to.buffer(), to.offset() + offset, *saved.copy, offset, size));
+  if (written_ == nullptr) return absl::OkStatus();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    for (const auto& [offset, size] : written_->ranges(index)) {
+      GuardedBuffer& to = *tensors_[i];
+      FETTLE_RETURN_IF_ERROR(device_->CopyDevice(to.buffer(), to.offset() + offset,
+                                                 *written_->tensor(index), offset, size));
     }
   }
   return absl::OkStatus();
@@ -208,53 +180,116 @@ absl::StatusOr<std::vector<std::uint8_t>> CaseBuffers::ReadDense(std::int64_t in
   return dense;
 }
 
-absl::StatusOr<std::string> CaseBuffers::DigestMemory(std::int64_t index, std::uint64_t key,
-                                                      std::chrono::nanoseconds limit) const {
-  const GuardedBuffer* buffer = tensors_[Index(index)].get();
-  if (buffer == nullptr) return std::string();
-  const absl::StatusOr<DeviceDigest> digest =
-      device_->Digest(buffer->buffer(), buffer->offset(), buffer->size_bytes(), key, limit);
-  if (digest.ok()) return fmt::format("{:016x}{:016x}", (*digest)[0], (*digest)[1]);
-  if (!absl::IsUnimplemented(digest.status())) return digest.status();
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> memory, ReadMemory(index));
-  return Sha256Hex({reinterpret_cast<const char*>(memory.data()), memory.size()});
+std::vector<std::pair<const GuardedBuffer*, std::string>> CaseBuffers::AllBuffers() const {
+  std::vector<std::pair<const GuardedBuffer*, std::string>> all;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i]) all.emplace_back(tensors_[i].get(), TensorLabel(case_.tensors[i], case_));
+  }
+  for (std::size_t i = 0; i < workspace_.size(); ++i) {
+    all.emplace_back(workspace_[i].get(), "workspace " + workspace_spec_[i].name);
+  }
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    if (tables_[i]) all.emplace_back(tables_[i].get(), "table of " + case_.pointers[i].name);
+  }
+  return all;
 }
 
-absl::StatusOr<std::vector<std::string>> CaseBuffers::DigestInputs(
-    std::uint64_t key, std::chrono::nanoseconds limit) const {
-  std::vector<std::string> digests(case_.tensors.size());
-  for (std::size_t i = 0; i < digests.size(); ++i) {
+absl::StatusOr<CaseDigests> CaseBuffers::Digests(const Looks& looks, std::uint64_t key,
+                                                 std::chrono::nanoseconds limit) const {
+  CaseDigests result;
+  std::vector<DeviceRange> ranges;
+  std::vector<std::string*> found;  // Where the digest of each range goes.
+  const auto add = [&](const GuardedBuffer& buffer, std::string* into) {
+    ranges.push_back({&buffer.buffer(), buffer.offset(), buffer.size_bytes()});
+    found.push_back(into);
+  };
+  result.inputs = std::vector<std::string>(looks.inputs ? tensors_.size() : 0);
+  const auto outputs = std::count_if(case_.tensors.begin(), case_.tensors.end(), IsOutput);
+  result.outputs = std::vector<std::string>(looks.outputs ? static_cast<std::size_t>(outputs) : 0);
+  std::size_t output = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const BoundTensor& tensor = case_.tensors[i];
-    if (tensor.is_null || tensor.role == Role::kOut || tensor.role == Role::kInOut) continue;
-    FETTLE_ASSIGN_OR_RETURN(digests[i], DigestMemory(static_cast<std::int64_t>(i), key, limit));
+    if (looks.inputs && IsInput(tensor)) add(*tensors_[i], &result.inputs[i]);
+    if (!looks.outputs || !IsOutput(tensor)) continue;
+    std::string& into = result.outputs[output++];
+    if (IsDense(tensor)) {
+      add(*tensors_[i], &into);
+      continue;
+    }
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> dense,
+                            ReadDense(static_cast<std::int64_t>(i)));
+    into = DigestBytes(dense);
   }
-  return digests;
+  std::vector<std::pair<const GuardedBuffer*, GuardBand>> bands;
+  if (looks.guards && options_.patterns != nullptr) {
+    for (const auto& [buffer, name] : AllBuffers()) {
+      for (const GuardBand& band : buffer->bands()) {
+        bands.emplace_back(buffer, band);
+        ranges.push_back({&buffer->buffer(), band.offset, band.size_bytes});
+      }
+    }
+  }
+  const auto digests = device_->Digests(ranges, key, limit);
+  if (absl::IsUnimplemented(digests.status())) return DigestsOfBytes(looks);
+  FETTLE_RETURN_IF_ERROR(digests.status());
+  for (std::size_t i = 0; i < found.size(); ++i) *found[i] = Hex((*digests)[i]);
+  if (!looks.guards) return result;
+  bool intact = options_.patterns != nullptr;
+  for (std::size_t i = 0; i < bands.size() && intact; ++i) {
+    const auto& [buffer, band] = bands[i];
+    FETTLE_ASSIGN_OR_RETURN(
+        const DeviceDigest want,
+        options_.patterns->DigestOf(buffer->dtype(), band.stream, band.size_bytes, key, limit));
+    intact = (*digests)[found.size() + i] == want;
+  }
+  // The bytes tell what changed.
+  FETTLE_ASSIGN_OR_RETURN(result.guard_violation, intact ? CheckTables() : CheckGuards());
+  return result;
+}
+
+absl::StatusOr<CaseDigests> CaseBuffers::DigestsOfBytes(const Looks& looks) const {
+  CaseDigests result;
+  result.inputs.resize(looks.inputs ? tensors_.size() : 0);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    if (looks.inputs && IsInput(case_.tensors[i])) {
+      FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> memory, ReadMemory(index));
+      result.inputs[i] = DigestBytes(memory);
+    }
+    if (looks.outputs && IsOutput(case_.tensors[i])) {
+      FETTLE_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> dense, ReadDense(index));
+      result.outputs.push_back(DigestBytes(dense));
+    }
+  }
+  if (looks.guards) {
+    FETTLE_ASSIGN_OR_RETURN(result.guard_violation, CheckGuards());
+  }
+  return result;
+}
+
+absl::StatusOr<std::optional<std::string>> CaseBuffers::CheckTables() const {
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    if (!tables_[i]) continue;
+    const std::vector<std::uint64_t> wanted = PointerAddresses(static_cast<std::int64_t>(i));
+    std::vector<std::uint64_t> held(wanted.size());
+    FETTLE_RETURN_IF_ERROR(tables_[i]->Read(
+        {reinterpret_cast<std::uint8_t*>(held.data()), held.size() * sizeof(std::uint64_t)}));
+    if (held != wanted) {
+      return std::optional(
+          fmt::format("the pointer table of {} was changed", case_.pointers[i].name));
+    }
+  }
+  return std::optional<std::string>();
 }
 
 absl::StatusOr<std::optional<std::string>> CaseBuffers::CheckGuards() const {
   std::string text;
-  const auto check = [&](const GuardedBuffer* buffer, const std::string& name) {
-    if (buffer == nullptr) return absl::OkStatus();
-    FETTLE_ASSIGN_OR_RETURN(std::optional<std::string> change, buffer->CheckGuards());
+  for (const auto& [buffer, name] : AllBuffers()) {
+    FETTLE_ASSIGN_OR_RETURN(const std::optional<std::string> change, buffer->CheckGuards());
     if (change) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", name, *change);
-    return absl::OkStatus();
-  };
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    FETTLE_RETURN_IF_ERROR(check(tensors_[i].get(), TensorLabel(case_.tensors[i], case_)));
   }
-  for (std::size_t i = 0; i < workspace_.size(); ++i) {
-    FETTLE_RETURN_IF_ERROR(check(workspace_[i].get(), "workspace " + workspace_spec_[i].name));
-  }
-  for (std::size_t i = 0; i < tables_.size(); ++i) {
-    if (!tables_[i]) continue;
-    FETTLE_RETURN_IF_ERROR(check(tables_[i].get(), "table of " + case_.pointers[i].name));
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tables_[i]->size_bytes()));
-    FETTLE_RETURN_IF_ERROR(tables_[i]->Read(bytes));
-    if (bytes != AddressBytes(PointerAddresses(static_cast<std::int64_t>(i)))) {
-      text += fmt::format("{}the pointer table of {} was changed", text.empty() ? "" : "; ",
-                          case_.pointers[i].name);
-    }
-  }
+  FETTLE_ASSIGN_OR_RETURN(const std::optional<std::string> table, CheckTables());
+  if (table) text += (text.empty() ? "" : "; ") + *table;
   if (text.empty()) return std::optional<std::string>();
   return std::optional<std::string>(std::move(text));
 }

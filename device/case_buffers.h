@@ -13,15 +13,29 @@
 #include <absl/status/statusor.h>
 
 #include "core/bound.h"
+#include "device/case_images.h"
 #include "device/guarded_buffer.h"
 
 namespace fettle {
 
-inline constexpr std::uint8_t kPaddingByte = 0xA5;     // Of integer inputs.
-inline constexpr std::uint8_t kPaddingNanByte = 0xFF;  // Of float inputs: NaN.
+// What a call left in memory, as digests that compare between equal keys only.
+struct CaseDigests {
+  // Of each tensor that is read only, as it lies in memory; empty strings for the others.
+  std::vector<std::string> inputs;
+  // Of each output (out and inout tensors that are not null, in case order) as it lies in memory,
+  // without the padding.
+  std::vector<std::string> outputs;
+  // Changes in guards of tensors, workspace and pointer tables, and in the tables themselves: "y:
+  // 12 bytes changed from 64 past the end"; nothing when all are intact.
+  std::optional<std::string> guard_violation;
+};
+// What of it to look at.
+struct Looks {
+  bool inputs = false, outputs = false, guards = false;
+};
 
-// The device memory of one case under one plan: tensors, workspace, pointer tables and pristine
-// copies of inout tensors. Must not outlive its device. Errors are those of device.h.
+// The device memory of one case under one plan: tensors, workspace and pointer tables. Must
+// not outlive its device. Errors are those of device.h.
 class CaseBuffers {
  public:
   static absl::StatusOr<CaseBuffers> Allocate(Device& device, const BoundCase& bound_case,
@@ -32,17 +46,14 @@ class CaseBuffers {
   // Bytes allocated in all.
   std::int64_t size_bytes() const;
 
-  // Writes the dense bytes of input tensor `index`; padding gets NaN or 0xA5. For an inout tensor
-  // the content is also what Restore brings back, and `touched` lists the rows that it rewrites
-  // (nothing: all of them).
-  absl::Status WriteInput(std::int64_t index, std::span<const std::uint8_t> dense,
-                          std::optional<std::vector<std::int64_t>> touched = std::nullopt);
+  // Writes every input, in stream order. Those of inout tensors are also what Restore brings back.
+  absl::Status WriteInputs(std::shared_ptr<const CaseImages> images);
   // Fills every pure output, padding included, in stream order.
   absl::Status FillOutputs(std::uint8_t byte);
   absl::Status FillWorkspace(std::uint8_t byte);
   // Tells the checking runtime what each buffer is; call after all contents were written.
   void Annotate();
-  // Brings inout tensors back to their content of WriteInput, in stream order.
+  // Brings inout tensors back to their content of WriteInputs, in stream order.
   absl::Status Restore();
 
   // Bytes of tensor `index` as they lie in memory.
@@ -50,17 +61,10 @@ class CaseBuffers {
   // The same, dense.
   absl::StatusOr<std::vector<std::uint8_t>> ReadDense(std::int64_t index) const;
 
-  // A digest of tensor `index` as it lies in memory, taken on the device where it can, else from
-  // the bytes; comparable between equal keys only. Empty for a null tensor.
-  absl::StatusOr<std::string> DigestMemory(std::int64_t index, std::uint64_t key,
-                                           std::chrono::nanoseconds limit) const;
-
-  // The same of every tensor that is read only; empty strings for the others, in case order.
-  absl::StatusOr<std::vector<std::string>> DigestInputs(std::uint64_t key,
-                                                        std::chrono::nanoseconds limit) const;
-
-  // Changes in guards of tensors, workspace and pointer tables, and in the tables themselves:
-  // "y: 12 bytes changed from 64 past the end"; nothing when all are intact.
+  // Everything at once: one wait for the device where it takes digests, else from the bytes.
+  absl::StatusOr<CaseDigests> Digests(const Looks& looks, std::uint64_t key,
+                                      std::chrono::nanoseconds limit) const;
+  // What changed in the guards, from their bytes: as CaseDigests::guard_violation.
   absl::StatusOr<std::optional<std::string>> CheckGuards() const;
   absl::Status WriteGuards();
   // Whether every non-empty output ends at an unmapped page.
@@ -78,23 +82,19 @@ class CaseBuffers {
   GuardedBuffer& workspace(std::int64_t index) { return *workspace_[Index(index)]; }
 
  private:
-  struct Saved {
-    std::int64_t tensor = 0;
-    std::unique_ptr<DeviceBuffer> copy;
-    // Byte ranges (offset, size) of the layout that Restore rewrites.
-    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  };
   static std::size_t Index(std::int64_t i) { return static_cast<std::size_t>(i); }
   absl::Status MakeTables();
-  absl::Status Save(std::int64_t index, std::span<const std::uint8_t> memory,
-                    const std::optional<std::vector<std::int64_t>>& touched);
+  absl::StatusOr<CaseDigests> DigestsOfBytes(const Looks& looks) const;
+  absl::StatusOr<std::optional<std::string>> CheckTables() const;
+  // Every buffer there is, with its name.
+  std::vector<std::pair<const GuardedBuffer*, std::string>> AllBuffers() const;
 
   Device* device_ = nullptr;
   BoundCase case_;
   std::vector<BoundWorkspace> workspace_spec_;
   GuardOptions options_;
   std::vector<std::unique_ptr<GuardedBuffer>> tensors_, workspace_, tables_;
-  std::vector<Saved> saved_;
+  std::shared_ptr<const CaseImages> written_;
 };
 
 }  // namespace fettle

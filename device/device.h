@@ -111,6 +111,12 @@ struct CheckFinding {
 
 using DeviceDigest = std::array<std::uint64_t, 2>;
 
+// Bytes of one buffer.
+struct DeviceRange {
+  const DeviceBuffer* buffer = nullptr;
+  std::int64_t offset = 0, size_bytes = 0;
+};
+
 // One physical unit, used from one thread. Work is in order on one stream. The runner owns it; the
 // server never does.
 class Device {
@@ -149,15 +155,13 @@ class Device {
   virtual absl::Status Fill(DeviceBuffer& to, std::int64_t offset, std::int64_t size_bytes,
                             std::uint8_t byte) = 0;
 
-  // A keyed digest of `size_bytes` bytes of the buffer, taken on the device after everything
-  // enqueued so far: equal bytes give equal digests, others give others but for about one in 2^64,
-  // whoever chose them without the key. Waits at most `limit`. kUnimplemented where the device has
-  // no such kernel (the default): read the bytes instead.
-  virtual absl::StatusOr<DeviceDigest> Digest([[maybe_unused]] const DeviceBuffer& buffer,
-                                              [[maybe_unused]] std::int64_t offset,
-                                              [[maybe_unused]] std::int64_t size_bytes,
-                                              [[maybe_unused]] std::uint64_t key,
-                                              [[maybe_unused]] std::chrono::nanoseconds limit) {
+  // A keyed digest of each range, taken on the device after everything enqueued so far: equal bytes
+  // give equal digests, others give others but for about one in 2^64, whoever chose them without
+  // the key. Waits at most `limit`. kUnimplemented where the device has no such kernel (the
+  // default): read the bytes instead.
+  virtual absl::StatusOr<std::vector<DeviceDigest>> Digests(
+      [[maybe_unused]] std::span<const DeviceRange> ranges, [[maybe_unused]] std::uint64_t key,
+      [[maybe_unused]] std::chrono::nanoseconds limit) {
     return absl::UnimplementedError("this device does not take digests");
   }
 

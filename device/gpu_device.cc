@@ -24,13 +24,29 @@ using Shared = GpuDevice::Shared;
 constexpr std::chrono::seconds kDrainLimit{60};
 constexpr unsigned kNonBlockingStream = 1;
 constexpr int kCaptureRelaxed = 2;
+constexpr unsigned char kFreedByte = 0xA7;
+constexpr std::int64_t kMostIdleBytes = std::int64_t{16} << 30;
+constexpr std::size_t kMostIdleBlocks = 16384;
+constexpr std::size_t kDigestsAtOnce = 256;
+constexpr std::int64_t kBytesPerDigestBlock = 16 * 1024;
 
 class GpuBuffer final : public DeviceBuffer {
  public:
   GpuBuffer(std::shared_ptr<Shared> shared, std::uint64_t address, std::int64_t size_bytes)
       : shared_(std::move(shared)), address_(address), size_bytes_(size_bytes) {}
   ~GpuBuffer() override {
-    if (shared_->broken.ok()) shared_->api->memory_free(address_);
+    Shared& shared = *shared_;
+    if (!shared.broken.ok()) return;
+    const std::int64_t size = std::max<std::int64_t>(size_bytes_, 1);
+    const bool keep = shared.idle_bytes + size <= shared.most_idle_bytes &&
+                      shared.idle_memory.size() < kMostIdleBlocks && shared.stream != nullptr;
+    if (keep && shared.api->fill(address_, kFreedByte, static_cast<std::size_t>(size),
+                                 shared.stream) == kGpuSuccess) {
+      shared.idle_memory.emplace(size, address_);
+      shared.idle_bytes += size;
+      return;
+    }
+    shared.api->memory_free(address_);
   }
   std::uint64_t address() const override { return address_; }
   std::int64_t size_bytes() const override { return size_bytes_; }
@@ -104,6 +120,8 @@ absl::Status GpuDevice::Start(int index) {
   }
   FETTLE_RETURN_IF_ERROR(
       Check(api_.stream_create(&stream_, kNonBlockingStream), "create a stream"));
+  shared_->stream = stream_;
+  shared_->most_idle_bytes = std::min(kMostIdleBytes, info_.memory_bytes / 8);
   GpuPlace place{.uuid = info_.uuid};
   const GpuAttributes& at = api_.attributes();
   api_.device_attribute(&place.pci_domain, at.pci_domain, ordinal);
@@ -120,7 +138,9 @@ absl::Status GpuDevice::Start(int index) {
 GpuDevice::~GpuDevice() {
   if (!shared_->broken.ok()) return;
   kernels_.reset();
-  digest_.reset();
+  digests_.reset();
+  FreeIdleMemory();
+  shared_->stream = nullptr;
   for (const GpuHandle event : shared_->idle_events) api_.event_destroy(event);
   shared_->idle_events.clear();
   if (stream_ != nullptr) api_.stream_destroy(stream_);
@@ -141,11 +161,28 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> GpuDevice::Allocate(std::int64_t s
   if (size_bytes < 0) {
     return absl::InvalidArgumentError(fmt::format("allocate {} bytes on {}", size_bytes, info_.id));
   }
+  const std::int64_t size = std::max<std::int64_t>(size_bytes, 1);
+  if (const auto idle = shared_->idle_memory.find(size); idle != shared_->idle_memory.end()) {
+    const std::uint64_t address = idle->second;
+    shared_->idle_memory.erase(idle);
+    shared_->idle_bytes -= size;
+    return std::make_unique<GpuBuffer>(shared_, address, size_bytes);
+  }
   std::uint64_t address = 0;
-  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(size_bytes, 1));
-  FETTLE_RETURN_IF_ERROR(Check(api_.memory_alloc(&address, size),
-                               fmt::format("allocate {} bytes on {}", size_bytes, info_.id)));
+  const std::string doing = fmt::format("allocate {} bytes on {}", size_bytes, info_.id);
+  absl::Status status = Check(api_.memory_alloc(&address, static_cast<std::size_t>(size)), doing);
+  if (absl::IsResourceExhausted(status) && !shared_->idle_memory.empty()) {
+    FreeIdleMemory();
+    status = Check(api_.memory_alloc(&address, static_cast<std::size_t>(size)), doing);
+  }
+  FETTLE_RETURN_IF_ERROR(status);
   return std::make_unique<GpuBuffer>(shared_, address, size_bytes);
+}
+
+void GpuDevice::FreeIdleMemory() {
+  for (const auto& [size, address] : shared_->idle_memory) api_.memory_free(address);
+  shared_->idle_memory.clear();
+  shared_->idle_bytes = 0;
 }
 
 absl::Status GpuDevice::CopyIn(DeviceBuffer& to, std::int64_t offset,
@@ -304,28 +341,44 @@ absl::Status GpuDevice::Spin(std::chrono::nanoseconds duration) {
   return LaunchOwn(kSpinSymbol, LaunchConfig{}, values);
 }
 
-absl::StatusOr<DeviceDigest> GpuDevice::Digest(const DeviceBuffer& buffer, std::int64_t offset,
-                                               std::int64_t size_bytes, std::uint64_t key,
-                                               std::chrono::nanoseconds limit) {
-  if (offset < 0 || size_bytes < 0 || offset > buffer.size_bytes() - size_bytes) {
-    return absl::InvalidArgumentError(fmt::format("digest {} bytes at {} of a buffer of {}",
-                                                  size_bytes, offset, buffer.size_bytes()));
+absl::StatusOr<std::vector<DeviceDigest>> GpuDevice::Digests(std::span<const DeviceRange> ranges,
+                                                             std::uint64_t key,
+                                                             std::chrono::nanoseconds limit) {
+  constexpr std::int64_t kSize = sizeof(DeviceDigest);
+  for (const DeviceRange& range : ranges) {
+    if (range.offset < 0 || range.size_bytes < 0 ||
+        range.offset > range.buffer->size_bytes() - range.size_bytes) {
+      return absl::InvalidArgumentError(fmt::format("digest {} bytes at {} of a buffer of {}",
+                                                    range.size_bytes, range.offset,
+                                                    range.buffer->size_bytes()));
+    }
   }
-  DeviceDigest digest{};
-  if (digest_ == nullptr) {
-    FETTLE_ASSIGN_OR_RETURN(digest_, Allocate(sizeof digest));
+  if (digests_ == nullptr) {
+    FETTLE_ASSIGN_OR_RETURN(digests_, Allocate(kSize * std::int64_t{kDigestsAtOnce}));
   }
-  FETTLE_RETURN_IF_ERROR(Fill(*digest_, 0, sizeof digest, 0));
-  const std::array values{buffer.address() + static_cast<std::uint64_t>(offset),
-                          static_cast<std::uint64_t>(size_bytes), key, digest_->address()};
-  LaunchConfig config;
-  config.grid = {kDigestBlocks, 1, 1};
-  config.block = {kDigestThreads, 1, 1};
-  FETTLE_RETURN_IF_ERROR(LaunchOwn(kDigestSymbol, config, values));
-  FETTLE_RETURN_IF_ERROR(Synchronize(limit));
-  FETTLE_RETURN_IF_ERROR(
-      CopyOut(*digest_, 0, {reinterpret_cast<std::uint8_t*>(digest.data()), sizeof digest}));
-  return digest;
+  std::vector<DeviceDigest> digests(ranges.size());
+  for (std::size_t first = 0; first < ranges.size(); first += kDigestsAtOnce) {
+    const std::size_t count = std::min(kDigestsAtOnce, ranges.size() - first);
+    const auto bytes = static_cast<std::int64_t>(count) * kSize;
+    FETTLE_RETURN_IF_ERROR(Fill(*digests_, 0, bytes, 0));
+    for (std::size_t i = 0; i < count; ++i) {
+      const DeviceRange& range = ranges[first + i];
+      LaunchConfig config;
+      config.grid[0] =
+          std::clamp<std::int64_t>(range.size_bytes / kBytesPerDigestBlock, 1, kMostDigestBlocks);
+      config.block[0] = kDigestThreads;
+      const std::array values{range.buffer->address() + static_cast<std::uint64_t>(range.offset),
+                              static_cast<std::uint64_t>(range.size_bytes), key,
+                              static_cast<std::uint64_t>(config.grid[0]),
+                              digests_->address() + i * sizeof(DeviceDigest)};
+      FETTLE_RETURN_IF_ERROR(LaunchOwn(kDigestSymbol, config, values));
+    }
+    FETTLE_RETURN_IF_ERROR(Synchronize(limit));
+    FETTLE_RETURN_IF_ERROR(CopyOut(
+        *digests_, 0,
+        {reinterpret_cast<std::uint8_t*>(&digests[first]), static_cast<std::size_t>(bytes)}));
+  }
+  return digests;
 }
 
 absl::Status GpuDevice::ResetPersistingCache() {

@@ -65,9 +65,9 @@ class GpuDevice final : public Device {
   absl::Status Replay(DeviceGraph& graph) override;
 
   absl::Status Spin(std::chrono::nanoseconds duration) override;
-  absl::StatusOr<DeviceDigest> Digest(const DeviceBuffer& buffer, std::int64_t offset,
-                                      std::int64_t size_bytes, std::uint64_t key,
-                                      std::chrono::nanoseconds limit) override;
+  absl::StatusOr<std::vector<DeviceDigest>> Digests(std::span<const DeviceRange> ranges,
+                                                    std::uint64_t key,
+                                                    std::chrono::nanoseconds limit) override;
   absl::Status ResetPersistingCache() override;
   std::vector<CheckFinding> TakeFindings() override { return {}; }
 
@@ -76,12 +76,18 @@ class GpuDevice final : public Device {
     std::unique_ptr<GpuApi> api;
     absl::Status broken;                 // The fault that made the device unusable.
     std::vector<GpuHandle> idle_events;  // Kept for reuse.
+    // Freed memory, kept for reuse by size, because the driver takes longer to free and allocate
+    // than a small kernel runs. Its content was overwritten: no result outlives its buffer.
+    std::multimap<std::int64_t, std::uint64_t> idle_memory;
+    std::int64_t idle_bytes = 0, most_idle_bytes = 0;
+    GpuHandle stream = nullptr;
   };
 
  private:
   GpuDevice(std::unique_ptr<GpuApi> api, DeviceInfo info);
 
   absl::Status Start(int index);
+  void FreeIdleMemory();
   // As GpuApi::Check, and remembers a fault.
   absl::Status Check(int code, std::string_view doing);
 
@@ -96,7 +102,7 @@ class GpuDevice final : public Device {
                          std::span<const std::uint64_t> values);
 
   std::unique_ptr<DeviceModule> kernels_;  // fettle's own.
-  std::unique_ptr<DeviceBuffer> digest_;   // Two words.
+  std::unique_ptr<DeviceBuffer> digests_;  // Of kDigestsAtOnce ranges.
 };
 
 }  // namespace fettle

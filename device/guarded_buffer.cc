@@ -14,39 +14,7 @@ namespace {
 
 constexpr std::int64_t kNaturalAlign = 256;
 
-std::uint64_t Mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
 std::int64_t RoundUp(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
-// One guard element: random bits that read as NaN where the dtype has NaN.
-std::uint64_t GuardWord(DType dtype, std::uint64_t random) {
-  switch (dtype) {
-    case DType::kF64:
-      return 0x7FF8000000000000ull | (random & 0x8007FFFFFFFFFFFFull);
-    case DType::kF32:
-      return 0x7FC00000u | (random & 0x803FFFFFu);
-    case DType::kF16:
-      return 0x7E00u | (random & 0x81FFu);
-    case DType::kBF16:
-      return 0x7FC0u | (random & 0x803Fu);
-    case DType::kF8E4M3FN:
-      return 0x7Fu | (random & 0x80u);
-    case DType::kF8E5M2:
-      return 0x7Eu | (random & 0x81u);
-    case DType::kF8E4M3FNUZ:
-    case DType::kF8E5M2FNUZ:
-      return 0x80u;
-    case DType::kF8E8M0:
-      return 0xFFu;
-    default:
-      return random;
-  }
-}
 
 // "12 bytes changed from 64 past the end", or nothing.
 std::string DescribeChange(std::span<const std::uint8_t> want, std::span<const std::uint8_t> got,
@@ -72,7 +40,8 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
   result.device_ = &device;
   result.dtype_ = dtype;
   result.size_ = size_bytes;
-  result.key_ = Mix(options.key);
+  result.key_ = options.key;
+  result.patterns_ = options.patterns;
   if (options.placement == Placement::kPageEnd && size_bytes > 0) {
     // The contract's alignment must hold; where it gives none, kernels may count on 16-byte
     // vectors.
@@ -103,17 +72,6 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
   return result;
 }
 
-std::vector<std::uint8_t> GuardedBuffer::Pattern(std::int64_t size, std::uint64_t stream) const {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
-  const auto element = static_cast<std::size_t>(SizeOf(dtype_));
-  std::uint64_t counter = Mix(key_ ^ stream);
-  for (std::size_t at = 0; at < bytes.size(); at += element) {
-    const std::uint64_t word = GuardWord(dtype_, Mix(counter++));
-    std::memcpy(bytes.data() + at, &word, std::min(element, bytes.size() - at));
-  }
-  return bytes;
-}
-
 absl::Status GuardedBuffer::Write(std::span<const std::uint8_t> bytes) {
   FETTLE_CHECK(static_cast<std::int64_t>(bytes.size()) == size_);
   if (size_ == 0) return absl::OkStatus();
@@ -131,25 +89,36 @@ absl::Status GuardedBuffer::Fill(std::uint8_t byte) {
   return device_->Fill(*buffer_, offset_, size_, byte);
 }
 
+std::vector<GuardBand> GuardedBuffer::bands() const {
+  std::vector<GuardBand> bands;
+  if (offset_ > 0) bands.push_back({0, offset_, /*stream=*/1});
+  if (tail() > 0) bands.push_back({offset_ + size_, tail(), /*stream=*/2});
+  return bands;
+}
+
 absl::Status GuardedBuffer::WriteGuards() {
-  if (offset_ > 0) FETTLE_RETURN_IF_ERROR(device_->CopyIn(*buffer_, 0, Pattern(offset_, 1)));
-  if (tail() > 0) {
-    FETTLE_RETURN_IF_ERROR(device_->CopyIn(*buffer_, offset_ + size_, Pattern(tail(), 2)));
+  for (const GuardBand& band : bands()) {
+    if (patterns_ != nullptr) {
+      FETTLE_RETURN_IF_ERROR(
+          patterns_->Write(dtype_, band.stream, *buffer_, band.offset, band.size_bytes));
+    } else {
+      FETTLE_RETURN_IF_ERROR(device_->CopyIn(
+          *buffer_, band.offset, GuardPattern(dtype_, key_, band.stream, band.size_bytes)));
+    }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<std::string>> GuardedBuffer::CheckGuards() const {
   std::string text;
-  const auto check = [&](std::int64_t at, std::int64_t size, std::uint64_t stream) {
-    std::vector<std::uint8_t> got(static_cast<std::size_t>(size));
-    FETTLE_RETURN_IF_ERROR(device_->CopyOut(*buffer_, at, got));
-    const std::string change = DescribeChange(Pattern(size, stream), got, /*before=*/stream == 1);
+  for (const GuardBand& band : bands()) {
+    std::vector<std::uint8_t> got(static_cast<std::size_t>(band.size_bytes));
+    FETTLE_RETURN_IF_ERROR(device_->CopyOut(*buffer_, band.offset, got));
+    const std::string change =
+        DescribeChange(GuardPattern(dtype_, key_, band.stream, band.size_bytes), got,
+                       /*before=*/band.stream == 1);
     if (!change.empty()) text += (text.empty() ? "" : ", ") + change;
-    return absl::OkStatus();
-  };
-  if (offset_ > 0) FETTLE_RETURN_IF_ERROR(check(0, offset_, 1));
-  if (tail() > 0) FETTLE_RETURN_IF_ERROR(check(offset_ + size_, tail(), 2));
+  }
   if (text.empty()) return std::optional<std::string>();
   return std::optional<std::string>(std::move(text));
 }

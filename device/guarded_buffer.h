@@ -12,6 +12,7 @@
 
 #include "core/dtype.h"
 #include "device/device.h"
+#include "device/guard_patterns.h"
 #include "device/runner_session.h"
 
 namespace fettle {
@@ -22,6 +23,15 @@ struct GuardOptions {
   Placement placement = Placement::kGuarded;
   std::int64_t guard_bytes = kDefaultGuardBytes;  // Each side; a multiple of 256.
   std::uint64_t key = 0;                          // Of the guard pattern; fresh per process.
+  // Of the same device and key; writes the bands on the device. Null: from the host. Must outlive
+  // the buffer.
+  GuardPatterns* patterns = nullptr;
+};
+
+// One guard within the allocation.
+struct GuardBand {
+  std::int64_t offset = 0, size_bytes = 0;
+  std::uint64_t stream = 1;  // 1: before the payload, 2: behind it.
 };
 
 // One payload in device memory between two guard bands, which hold a keyed pattern that reads as
@@ -47,6 +57,9 @@ class GuardedBuffer {
   absl::Status Read(std::span<std::uint8_t> bytes) const;   // The whole payload.
   absl::Status Fill(std::uint8_t byte);
 
+  DType dtype() const { return dtype_; }
+  // The guards that are not empty.
+  std::vector<GuardBand> bands() const;
   // (Re)writes both guards.
   absl::Status WriteGuards();
   // What changed in the guards since WriteGuards: "12 bytes changed from 64 past the end"; nothing
@@ -54,7 +67,6 @@ class GuardedBuffer {
   absl::StatusOr<std::optional<std::string>> CheckGuards() const;
 
  private:
-  std::vector<std::uint8_t> Pattern(std::int64_t size, std::uint64_t stream) const;
   std::int64_t tail() const { return buffer_->size_bytes() - offset_ - size_; }
 
   Device* device_ = nullptr;
@@ -62,6 +74,7 @@ class GuardedBuffer {
   DType dtype_ = DType::kU8;
   std::int64_t offset_ = 0, size_ = 0;
   std::uint64_t key_ = 0;
+  GuardPatterns* patterns_ = nullptr;
   bool at_page_end_ = false;
 };
 

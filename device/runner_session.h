@@ -76,7 +76,7 @@ struct RunRequest {
   // place, so that caches keyed on addresses are exposed.
   bool reuse_buffers = false;
   int repeats = 1;           // Identical calls; outputs re-poisoned before each.
-  bool want_outputs = true;  // Else only digests come back.
+  bool want_outputs = true;  // Else only digests come back, and FetchOutputs gives the rest.
   // Outputs come back only when their digests are others than these (of an earlier call in the same
   // session); empty: always.
   std::vector<std::string> known_digests;
@@ -123,7 +123,8 @@ struct TimeRequest {
   bool cold = true;                 // Rotate buffers; else the same buffers each time.
   bool screen_only = false;         // A few pairs; drops what is clearly slower.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
-  bool want_outputs = true;  // Of timed launches of b: one randomly chosen sample's.
+  bool want_outputs = true;   // Of timed launches of b: one randomly chosen sample's.
+  bool keep_outputs = false;  // The same, left on the device for FetchOutputs.
 };
 
 struct TimeObservation {
@@ -131,6 +132,7 @@ struct TimeObservation {
   double calibration_error = 0;
   double device_ns = 0;
   std::vector<std::vector<std::uint8_t>> outputs;  // As RunObservation, from a timed launch of b.
+  bool outputs_kept = false;                       // FetchOutputs gives them.
   bool all_timed_outputs_equal = true;             // Every timed output of b had the same bytes.
   std::int64_t rotated_bytes = 0;                  // Of all buffer sets that samples took turns on.
   bool graphs = false;                             // Several launches were replayed as one graph.
@@ -149,6 +151,13 @@ class RunnerSession {
   virtual absl::Status UnloadModule(std::int64_t module) = 0;
   virtual absl::StatusOr<RunObservation> RunCase(const RunRequest& request) = 0;
   virtual absl::StatusOr<TimeObservation> TimeCase(const TimeRequest& request) = 0;
+  // Outputs that the last RunCase or TimeCase left on the device (of its last repeat; of the chosen
+  // sample), as they were when their digests were taken. `rows`, for each output in case order:
+  // rows to return, ascending, packed one after another; empty: all of them. kAborted when the
+  // memory has changed since, kFailedPrecondition when nothing was left. Only for devices whose
+  // memory a kernel cannot reach after its launch, not the cpu's.
+  virtual absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>& rows) = 0;
   // A trusted kernel whose answer is known; kAborted when the device is not healthy.
   virtual absl::Status CheckHealth() = 0;
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
+#include "device/output_rows.h"
 #include "device/tensor_layout.h"
 
 namespace fettle {
@@ -25,9 +26,6 @@ constexpr std::uint64_t kCheckOneIn = 10;
 bool IsOutput(const BoundTensor& tensor) {
   return tensor.role == Role::kOut || tensor.role == Role::kInOut;
 }
-bool IsInput(const BoundTensor& tensor) { return tensor.role != Role::kOut; }
-bool IsEmpty(const BoundTensor& tensor) { return tensor.is_null || DenseBytes(tensor) == 0; }
-
 void ShiftWorkspace(BoundArg& arg, std::int64_t by) {
   if (arg.kind == BoundArg::Kind::kWorkspace) arg.index += by;
   for (auto& [offset, field] : arg.fields) ShiftWorkspace(field, by);
@@ -46,24 +44,52 @@ BoundPlan ShiftPlan(BoundPlan plan, std::int64_t by) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(Device& device,
-                                                           const BoundCase& bound_case, PairSide a,
-                                                           PairSide b,
-                                                           std::array<CaseInputs, 2> inputs,
-                                                           const CasePairOptions& options) {
+absl::Status KeptOutputs::Keep(CaseBuffers& buffers) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
+    if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
+    GuardedBuffer& from = *buffers.tensor(static_cast<std::int64_t>(i));
+    if (at == outputs_.size()) {
+      FETTLE_ASSIGN_OR_RETURN(outputs_.emplace_back(), device_.Allocate(from.size_bytes()));
+    }
+    FETTLE_RETURN_IF_ERROR(
+        device_.CopyDevice(*outputs_[at++], 0, from.buffer(), from.offset(), from.size_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::vector<std::uint8_t>>> KeptOutputs::Fetch(
+    const std::vector<std::vector<std::int64_t>>& rows) const {
+  std::vector<std::vector<std::uint8_t>> fetched;
+  if (outputs_.empty()) return absl::FailedPreconditionError("no sample left outputs to fetch");
+  if (rows.size() != outputs_.size()) return absl::InvalidArgumentError("rows of other outputs");
+  for (const BoundTensor& tensor : case_.tensors) {
+    if (!IsOutput(tensor) || tensor.is_null) continue;
+    const std::size_t at = fetched.size();
+    FETTLE_ASSIGN_OR_RETURN(fetched.emplace_back(),
+                            ReadRows(device_, tensor, *outputs_[at], 0, rows[at]));
+  }
+  return fetched;
+}
+
+absl::StatusOr<std::vector<std::vector<std::uint8_t>>> KeptOutputs::FetchAll() const {
+  if (outputs_.empty()) return std::vector<std::vector<std::uint8_t>>();
+  return Fetch(std::vector<std::vector<std::int64_t>>(outputs_.size()));
+}
+
+absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(
+    Device& device, const BoundCase& bound_case, PairSide a, PairSide b,
+    std::array<std::shared_ptr<const CaseImages>, 2> inputs, const CasePairOptions& options) {
   std::unique_ptr<CasePair> pair(new CasePair(device, bound_case));
   pair->inputs_ = std::move(inputs);
   pair->random_.seed(options.seed);
   pair->digest_key_ = pair->random_();
-  for (const CaseInputs& set : pair->inputs_) {
-    if (set.size() != bound_case.tensors.size()) {
-      return absl::InvalidArgumentError("timing needs inputs for every tensor of the case");
-    }
-  }
+  pair->sampled_ = std::make_unique<KeptOutputs>(device, bound_case);
   for (const BoundTensor& tensor : bound_case.tensors) {
     pair->has_inout_ = pair->has_inout_ || tensor.role == Role::kInOut;
     pair->check_bytes_ += tensor.is_null ? 0 : DenseBytes(tensor);
   }
+  pair->rewrites_ = pair->check_bytes_ <= kRewriteBytes;
   pair->workspace_ = a.plan.workspace;
   pair->workspace_.insert(pair->workspace_.end(), b.plan.workspace.begin(), b.plan.workspace.end());
   b.plan = ShiftPlan(std::move(b.plan), static_cast<std::int64_t>(a.plan.workspace.size()));
@@ -71,39 +97,23 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(Device& device,
   return pair;
 }
 
-absl::Status CasePair::WriteInputs(CaseBuffers& buffers, std::size_t input_set) {
-  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
-    if (!IsInput(case_.tensors[i]) || IsEmpty(case_.tensors[i])) continue;
-    FETTLE_RETURN_IF_ERROR(buffers.WriteInput(static_cast<std::int64_t>(i), inputs_[input_set][i]));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
                                  const CasePairOptions& options) {
   GuardOptions guards;
   guards.guard_bytes = kTimingGuardBytes;
   guards.key = random_();
-  const auto allocate = [&](const std::vector<BoundWorkspace>& workspace)
-      -> absl::StatusOr<std::unique_ptr<CaseBuffers>> {
-    FETTLE_ASSIGN_OR_RETURN(CaseBuffers buffers,
-                            CaseBuffers::Allocate(device_, case_, workspace, guards));
-    return std::make_unique<CaseBuffers>(std::move(buffers));
-  };
-  if (check_bytes_ <= kRewriteBytes) {
-    for (std::size_t set = 0; set < masters_.size(); ++set) {
-      FETTLE_ASSIGN_OR_RETURN(masters_[set], allocate({}));
-      FETTLE_RETURN_IF_ERROR(WriteInputs(*masters_[set], set));
-    }
+  if (device_.info().target.vendor != Vendor::kCpu) {
+    patterns_ = std::make_unique<GuardPatterns>(device_, guards.key);
+    guards.patterns = patterns_.get();
   }
   int wanted = 1;
   for (int made = 0; made < wanted; ++made) {
     Slot slot;
-    absl::StatusOr<std::unique_ptr<CaseBuffers>> buffers = allocate(workspace_);
+    absl::StatusOr<CaseBuffers> buffers = CaseBuffers::Allocate(device_, case_, workspace_, guards);
     // Fewer slots are better than none where the memory is short.
     if (absl::IsResourceExhausted(buffers.status()) && made >= kFewestSlots) break;
     FETTLE_RETURN_IF_ERROR(buffers.status());
-    slot.buffers = *std::move(buffers);
+    slot.buffers = std::make_unique<CaseBuffers>(*std::move(buffers));
     const std::int64_t bytes = std::max<std::int64_t>(slot.buffers->size_bytes(), 1);
     if (made == 0 && options.cold) {
       const std::int64_t rotate = (options.rotation_bytes + bytes - 1) / bytes;
@@ -117,11 +127,12 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
     FETTLE_ASSIGN_OR_RETURN(
         slot.b, PreparedCall::Create(device_, *b.module, b.symbols, b.plan, *slot.buffers));
     slot.input_set = static_cast<std::size_t>(made % 2);
-    FETTLE_RETURN_IF_ERROR(FillSlot(slot));
+    FETTLE_RETURN_IF_ERROR(slot.buffers->WriteInputs(inputs_[slot.input_set]));
     // Before any kernel ran.
     if (input_digests_[slot.input_set].empty()) {
-      FETTLE_ASSIGN_OR_RETURN(input_digests_[slot.input_set],
-                              slot.buffers->DigestInputs(digest_key_, kDigestLimit));
+      FETTLE_ASSIGN_OR_RETURN(CaseDigests digests,
+                              slot.buffers->Digests({.inputs = true}, digest_key_, kDigestLimit));
+      input_digests_[slot.input_set] = std::move(digests.inputs);
     }
     FETTLE_RETURN_IF_ERROR(slot.buffers->FillWorkspace(kPoison));
     slots_.push_back(std::move(slot));
@@ -137,71 +148,33 @@ absl::Status CasePair::Enqueue(Side side, int slot) {
 
 absl::Status CasePair::Reset(Slot& slot) {
   FETTLE_RETURN_IF_ERROR(slot.buffers->FillOutputs(kPoison));
-  if (masters_[0] == nullptr) return slot.buffers->Restore();
+  if (!rewrites_) return slot.buffers->Restore();
   slot.input_set = random_() & 1;
-  return CopyInputs(slot);
-}
-
-// Writes a new slot's inputs.
-absl::Status CasePair::FillSlot(Slot& slot) {
-  // Inout tensors are written once from the host, which also keeps what Restore brings back.
-  if (masters_[0] == nullptr || has_inout_) return WriteInputs(*slot.buffers, slot.input_set);
-  return CopyInputs(slot);
-}
-
-absl::Status CasePair::CopyInputs(Slot& slot) {
-  CaseBuffers& master = *masters_[slot.input_set];
-  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    if (!IsInput(case_.tensors[i]) || IsEmpty(case_.tensors[i])) continue;
-    GuardedBuffer& to = *slot.buffers->tensor(index);
-    GuardedBuffer& from = *master.tensor(index);
-    FETTLE_RETURN_IF_ERROR(device_.CopyDevice(to.buffer(), to.offset(), from.buffer(),
-                                              from.offset(), to.size_bytes()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CasePair::CheckInputs(Slot& slot) {
-  if (modified_input_) return absl::OkStatus();
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> now,
-                          slot.buffers->DigestInputs(digest_key_, kDigestLimit));
-  const std::vector<std::string>& expected = input_digests_[slot.input_set];
-  for (std::size_t i = 0; i < now.size() && !modified_input_; ++i) {
-    if (now[i] != expected[i]) modified_input_ = case_.tensors[i].name;
-  }
-  return absl::OkStatus();
+  return slot.buffers->WriteInputs(inputs_[slot.input_set]);
 }
 
 absl::Status CasePair::Check(Slot& slot) {
   ++checked_;
-  std::vector<std::string> digests;
-  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
-    if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
-    // The same poison lies around the rows of every sample's outputs.
-    FETTLE_ASSIGN_OR_RETURN(
-        digests.emplace_back(),
-        slot.buffers->DigestMemory(static_cast<std::int64_t>(i), digest_key_, kDigestLimit));
-  }
+  FETTLE_ASSIGN_OR_RETURN(
+      const CaseDigests seen,
+      slot.buffers->Digests(
+          {.inputs = !modified_input_, .outputs = true, .guards = !guard_violation_}, digest_key_,
+          kDigestLimit));
   std::vector<std::string>& expected = expected_[slot.input_set];
   if (expected.empty()) {
-    expected = std::move(digests);
-  } else if (case_.deterministic && expected != digests) {
+    expected = seen.outputs;
+  } else if (case_.deterministic && expected != seen.outputs) {
     outputs_equal_ = false;
   }
   // Each checked sample of the first set is as likely as any other to be the one that is returned.
   if (slot.input_set == 0 && random_() % static_cast<std::uint64_t>(++sampled_from_) == 0) {
-    sampled_.clear();
-    for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
-      if (!IsOutput(case_.tensors[i]) || case_.tensors[i].is_null) continue;
-      FETTLE_ASSIGN_OR_RETURN(sampled_.emplace_back(),
-                              slot.buffers->ReadDense(static_cast<std::int64_t>(i)));
-    }
+    FETTLE_RETURN_IF_ERROR(sampled_->Keep(*slot.buffers));
   }
-  FETTLE_RETURN_IF_ERROR(CheckInputs(slot));
-  if (!guard_violation_) {
-    FETTLE_ASSIGN_OR_RETURN(guard_violation_, slot.buffers->CheckGuards());
+  const std::vector<std::string>& before = input_digests_[slot.input_set];
+  for (std::size_t i = 0; i < seen.inputs.size() && !modified_input_; ++i) {
+    if (seen.inputs[i] != before[i]) modified_input_ = case_.tensors[i].name;
   }
+  if (!guard_violation_) guard_violation_ = seen.guard_violation;
   return absl::OkStatus();
 }
 
@@ -213,7 +186,7 @@ absl::Status CasePair::AfterSample(Side side, int first, int count, bool warmup)
   if (side == Side::kB && !warmup) {
     // Prefers a slot of the first input set while none has been seen.
     int chosen = static_cast<int>(random_() % static_cast<std::uint64_t>(used));
-    for (int i = 0; i < used && sampled_.empty(); ++i) {
+    for (int i = 0; i < used && sampled_->empty(); ++i) {
       if (slot_at(i).input_set == 0) chosen = i;
     }
     const bool first_of_set = expected_[slot_at(chosen).input_set].empty();

@@ -14,14 +14,13 @@
 
 #include "core/bound.h"
 #include "device/case_buffers.h"
+#include "device/case_images.h"
 #include "device/device.h"
+#include "device/guard_patterns.h"
 #include "device/prepared_call.h"
 #include "profiler/timing.h"
 
 namespace fettle {
-
-// Dense input bytes of every tensor of a case, in case order (verifier/inputs.h makes them).
-using CaseInputs = std::vector<std::vector<std::uint8_t>>;
 
 struct PairSide {
   DeviceModule* module = nullptr;              // Borrowed.
@@ -36,6 +35,25 @@ struct CasePairOptions {
   std::uint64_t seed = 0;           // Which slots get which inputs, which samples are checked.
 };
 
+// Outputs of one call, copied in device memory before the next call. Must not outlive its device.
+class KeptOutputs {
+ public:
+  KeptOutputs(Device& device, const BoundCase& bound_case) : device_(device), case_(bound_case) {}
+  // Takes the place of what was kept before.
+  absl::Status Keep(CaseBuffers& buffers);
+  bool empty() const { return outputs_.empty(); }
+  // As RunnerSession::FetchOutputs.
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> Fetch(
+      const std::vector<std::vector<std::int64_t>>& rows) const;
+  // All of them.
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchAll() const;
+
+ private:
+  Device& device_;
+  BoundCase case_;
+  std::vector<std::unique_ptr<DeviceBuffer>> outputs_;  // In case order, as they lie in memory.
+};
+
 // Two kernels over rotated buffer sets. Both sides use the same addresses and bytes. Between
 // samples a slot's outputs are poisoned and its inputs rewritten with one of two input sets, drawn
 // at random, so that an output that is left over, or remembered by address, shows up as wrong. Some
@@ -43,13 +61,11 @@ struct CasePairOptions {
 // contract is deterministic), inputs unchanged, guards intact.
 class CasePair final : public TimedPair {
  public:
-  // `inputs` holds the case's inputs and a second, different set of the same shapes. `device` must
-  // outlive the pair.
-  static absl::StatusOr<std::unique_ptr<CasePair>> Create(Device& device,
-                                                          const BoundCase& bound_case, PairSide a,
-                                                          PairSide b,
-                                                          std::array<CaseInputs, 2> inputs,
-                                                          const CasePairOptions& options);
+  // `inputs` holds the case's inputs and a second, different set of the same shapes. `device` and
+  // `options.patterns` must outlive the pair.
+  static absl::StatusOr<std::unique_ptr<CasePair>> Create(
+      Device& device, const BoundCase& bound_case, PairSide a, PairSide b,
+      std::array<std::shared_ptr<const CaseImages>, 2> inputs, const CasePairOptions& options);
 
   int slots() const override { return static_cast<int>(slots_.size()); }
   bool resets_between_calls() const override { return has_inout_; }
@@ -58,9 +74,10 @@ class CasePair final : public TimedPair {
 
   // Bytes that the slots hold together.
   std::int64_t rotated_bytes() const { return rotated_bytes_; }
-  // Dense outputs of one checked sample of b on the first input set, chosen at random; empty before
-  // there was one.
-  const std::vector<std::vector<std::uint8_t>>& sampled_outputs() const { return sampled_; }
+  // Outputs of one checked sample of b on the first input set, chosen at random; empty before there
+  // was one. TakeSampled gives them away.
+  const KeptOutputs& sampled() const { return *sampled_; }
+  std::unique_ptr<KeptOutputs> TakeSampled() { return std::move(sampled_); }
   bool outputs_equal() const { return outputs_equal_; }
   const std::optional<std::string>& modified_input() const { return modified_input_; }
   const std::optional<std::string>& guard_violation() const { return guard_violation_; }
@@ -74,28 +91,25 @@ class CasePair final : public TimedPair {
   };
   CasePair(Device& device, const BoundCase& bound_case) : device_(device), case_(bound_case) {}
   absl::Status MakeSlots(const PairSide& a, const PairSide& b, const CasePairOptions& options);
-  absl::Status WriteInputs(CaseBuffers& buffers, std::size_t input_set);
   absl::Status Reset(Slot& slot);
   absl::Status Check(Slot& slot);
-  absl::Status CheckInputs(Slot& slot);
-  absl::Status FillSlot(Slot& slot);
-  absl::Status CopyInputs(Slot& slot);
 
   Device& device_;
   BoundCase case_;
-  std::array<CaseInputs, 2> inputs_;
-  std::vector<BoundWorkspace> workspace_;                // Of a, then of b.
-  std::array<std::unique_ptr<CaseBuffers>, 2> masters_;  // Null where inputs are not rewritten.
+  std::array<std::shared_ptr<const CaseImages>, 2> inputs_;
+  std::vector<BoundWorkspace> workspace_;    // Of a, then of b.
+  std::unique_ptr<GuardPatterns> patterns_;  // Null on the cpu.
   std::vector<Slot> slots_;
   std::mt19937_64 random_;
   bool has_inout_ = false;
+  bool rewrites_ = true;  // Inputs, between samples.
   std::int64_t rotated_bytes_ = 0;
   std::int64_t check_bytes_ = 0;  // Of one checked slot.
 
   std::uint64_t digest_key_ = 0;
   std::array<std::vector<std::string>, 2> input_digests_;  // By input set, then tensor.
   std::array<std::vector<std::string>, 2> expected_;       // Digests of outputs, by input set.
-  std::vector<std::vector<std::uint8_t>> sampled_;
+  std::unique_ptr<KeptOutputs> sampled_;
   std::int64_t sampled_from_ = 0;  // Checked samples of the first set so far.
   bool outputs_equal_ = true;
   std::optional<std::string> modified_input_, guard_violation_;

@@ -218,8 +218,10 @@ int Timer::PairsFor(nanoseconds left) const {
 
 absl::StatusOr<TimingResult> Timer::Run() {
   TimingResult result;
-  FETTLE_ASSIGN_OR_RETURN(result.calibration_error,
-                          CalibrationError(device_, options_.launch_limit));
+  if (options_.calibrate) {
+    FETTLE_ASSIGN_OR_RETURN(result.calibration_error,
+                            CalibrationError(device_, options_.launch_limit));
+  }
   FETTLE_RETURN_IF_ERROR(device_.ResetPersistingCache());
   const auto start = clock_.Steady();
   FETTLE_ASSIGN_OR_RETURN(const double a_ns, WarmUp(Side::kA));

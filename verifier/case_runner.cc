@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/digest.h"
 #include "core/status_macros.h"
+#include "device/output_rows.h"
 #include "device/prepared_call.h"
 #include "device/tensor_layout.h"
 #include "verifier/inputs.h"
@@ -20,15 +20,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Clock = std::chrono::steady_clock;
 
-// Cases alternate between their inputs and changed ones.
-constexpr std::size_t kMadeInputs = 2;
-
 bool IsOutput(const BoundTensor& tensor) {
   return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
-}
-
-std::string Digest(const Bytes& bytes) {
-  return Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 // What two calls must share to run in the same memory.
@@ -72,16 +65,16 @@ std::string Name(const BoundTensor& tensor) {
 
 // Name of an inout tensor with a changed row outside those that the operator may change.
 absl::StatusOr<std::optional<std::string>> FindChangedRow(const CaseBuffers& buffers,
-                                                          const std::vector<Bytes>& inputs) {
+                                                          const CaseInputCache::Entry& inputs) {
   const BoundCase& bound_case = buffers.bound_case();
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
     const BoundTensor& tensor = bound_case.tensors[i];
     if (tensor.is_null || tensor.role != Role::kInOut) continue;
     const auto index = static_cast<std::int64_t>(i);
-    const auto touched = TouchedRows(bound_case, index, inputs);
+    const auto& touched = inputs.touched[i];
     if (!touched) continue;
     FETTLE_ASSIGN_OR_RETURN(const Bytes after, buffers.ReadDense(index));
-    const std::int64_t row = ChangedUntouchedRow(tensor, inputs[i], after, *touched);
+    const std::int64_t row = ChangedUntouchedRow(tensor, inputs.host[i], after, *touched);
     if (row >= 0) return std::optional(fmt::format("{} row {}", Name(tensor), row));
   }
   return std::optional<std::string>();
@@ -124,114 +117,72 @@ absl::StatusOr<std::optional<std::string>> FindWrittenPadding(const CaseBuffers&
   return std::optional<std::string>();
 }
 
-// Of every output; what lies between the rows of one with padding does not count.
-absl::StatusOr<std::vector<std::string>> DigestOutputs(const CaseBuffers& buffers,
-                                                       std::uint64_t key,
-                                                       std::chrono::nanoseconds limit) {
-  const BoundCase& bound_case = buffers.bound_case();
-  std::vector<std::string> digests;
-  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
-    if (!IsOutput(bound_case.tensors[i])) continue;
-    const auto index = static_cast<std::int64_t>(i);
-    if (IsDense(bound_case.tensors[i])) {
-      FETTLE_ASSIGN_OR_RETURN(digests.emplace_back(), buffers.DigestMemory(index, key, limit));
-      continue;
-    }
-    FETTLE_ASSIGN_OR_RETURN(const Bytes dense, buffers.ReadDense(index));
-    digests.push_back(Digest(dense));
-  }
-  return digests;
-}
-
 }  // namespace
-
-std::optional<std::vector<std::int64_t>> TouchedRows(const BoundCase& bound_case,
-                                                     std::int64_t index,
-                                                     const std::vector<Bytes>& inputs) {
-  const Restore& restore = bound_case.tensors[static_cast<std::size_t>(index)].restore;
-  if (restore.kind == Restore::Kind::kTouchedList) return restore.rows;
-  if (restore.kind != Restore::Kind::kTouchedIndex) return std::nullopt;
-  std::vector<std::int64_t> rows;
-  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
-    const BoundTensor& tensor = bound_case.tensors[i];
-    if (tensor.name != restore.index || tensor.is_null) continue;
-    for (std::int64_t e = 0; e < tensor.elements(); ++e) {
-      rows.push_back(DecodeInteger(tensor.dtype, inputs[i].data(), e));
-    }
-  }
-  return rows;
-}
 
 void CaseRunner::Clear() {
   buffers_.reset();
   layout_.clear();
-  written_key_.clear();
+  written_.reset();
+  output_digests_.clear();
+}
+
+absl::StatusOr<std::unique_ptr<CaseBuffers>> CaseRunner::AllocateBuffers(
+    const RunRequest& request) {
+  GuardOptions options;
+  options.placement = request.placement;
+  options.key = guard_key_;
+  if (device_.info().target.vendor != Vendor::kCpu) options.patterns = &patterns_;
+  FETTLE_ASSIGN_OR_RETURN(
+      CaseBuffers buffers,
+      CaseBuffers::Allocate(device_, request.bound_case, request.kernel.plan.workspace, options));
+  return std::make_unique<CaseBuffers>(std::move(buffers));
 }
 
 absl::Status CaseRunner::PrepareBuffers(const RunRequest& request) {
   const std::string layout = LayoutOf(request);
   if (request.reuse_buffers && buffers_ && layout == layout_) return absl::OkStatus();
+  // The old ones live until the new ones are there, so that these lie elsewhere.
+  absl::StatusOr<std::unique_ptr<CaseBuffers>> buffers = AllocateBuffers(request);
   Clear();
-  GuardOptions options;
-  options.placement = request.placement;
-  options.key = guard_key_;
-  FETTLE_ASSIGN_OR_RETURN(
-      CaseBuffers buffers,
-      CaseBuffers::Allocate(device_, request.bound_case, request.kernel.plan.workspace, options));
-  buffers_ = std::make_unique<CaseBuffers>(std::move(buffers));
+  if (absl::IsResourceExhausted(buffers.status())) {
+    inputs_.Clear();
+    buffers = AllocateBuffers(request);
+  }
+  FETTLE_RETURN_IF_ERROR(buffers.status());
+  buffers_ = *std::move(buffers);
   layout_ = layout;
   return absl::OkStatus();
 }
 
-absl::StatusOr<const std::vector<Bytes>*> CaseRunner::PrepareInputs(const RunRequest& request,
-                                                                    bool in_place) {
-  const std::string key = fmt::format("{} {:x} {} {} {} {}", request.bound_case.label,
-                                      request.input_seed, static_cast<int>(request.inputs),
-                                      request.flip_tensor, request.flip_element, layout_);
-  if (made_.empty() || made_.front().key != key) {
-    const auto found = std::find_if(made_.begin(), made_.end(),
-                                    [&key](const MadeInputs& made) { return made.key == key; });
-    if (found != made_.end()) {
-      made_.splice(made_.begin(), made_, found);
-    } else {
-      if (made_.size() >= kMadeInputs) made_.pop_back();
-      FETTLE_ASSIGN_OR_RETURN(std::vector<Bytes> inputs,
-                              MakeInputs(request.bound_case,
-                                         {request.input_seed, request.inputs, request.flip_tensor,
-                                          request.flip_element},
-                                         request.files));
-      made_.push_front({key, std::move(inputs)});
-    }
-  }
-  const std::vector<Bytes>& inputs = made_.front().tensors;
-  // Calls that change inputs fail, so what was written stays as it is.
-  if (in_place && written_key_ == key) return &inputs;
-  written_key_.clear();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (request.bound_case.tensors[i].role == Role::kOut) continue;
-    const auto index = static_cast<std::int64_t>(i);
-    FETTLE_RETURN_IF_ERROR(
-        buffers_->WriteInput(index, inputs[i], TouchedRows(request.bound_case, index, inputs)));
-  }
-  written_key_ = key;
-  return &inputs;
-}
-
 absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, DeviceModule& module) {
   RunObservation result;
-  const CaseBuffers* const before = buffers_.get();
+  const std::chrono::nanoseconds limit = request.launch_limit;
   FETTLE_RETURN_IF_ERROR(PrepareBuffers(request));
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<Bytes>* const inputs,
-                          PrepareInputs(request, /*in_place=*/buffers_.get() == before));
+  output_digests_.clear();
+  FETTLE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const CaseInputCache::Entry> inputs,
+      inputs_.Get(request.bound_case,
+                  {request.input_seed, request.inputs, request.flip_tensor, request.flip_element},
+                  request.files));
+  // Calls that change inputs fail, so what was written stays as it is.
+  if (written_ != inputs) {
+    written_.reset();
+    FETTLE_RETURN_IF_ERROR(buffers_->WriteInputs(inputs->images));
+    written_ = inputs;
+  }
+  std::vector<std::string>& inputs_before = inputs->digests[guard_key_];
+  if (inputs_before.empty()) {
+    FETTLE_ASSIGN_OR_RETURN(const CaseDigests before,
+                            buffers_->Digests({.inputs = true}, guard_key_, limit));
+    inputs_before = before.inputs;
+  }
   FETTLE_ASSIGN_OR_RETURN(PreparedCall call,
                           PreparedCall::Create(device_, module, request.kernel.symbols,
                                                request.kernel.plan, *buffers_));
   device_.SetSchedule(request.schedule, request.input_seed);
   result.at_page_end = buffers_->at_page_end();
-  const std::chrono::nanoseconds limit = request.launch_limit;
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_before,
-                          buffers_->DigestInputs(guard_key_, limit));
-  for (int repeat = 0; repeat < std::max(1, request.repeats); ++repeat) {
+  const int repeats = std::max(1, request.repeats);
+  for (int repeat = 0; repeat < repeats; ++repeat) {
     FETTLE_RETURN_IF_ERROR(buffers_->FillOutputs(request.output_poison));
     FETTLE_RETURN_IF_ERROR(buffers_->FillWorkspace(request.workspace_poison));
     FETTLE_RETURN_IF_ERROR(buffers_->Restore());
@@ -244,16 +195,28 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
     FETTLE_ASSIGN_OR_RETURN(std::optional<std::string> padding,
                             FindWrittenPadding(*buffers_, request.output_poison));
     if (padding) result.padding_violation = std::move(padding);
-    FETTLE_ASSIGN_OR_RETURN(std::vector<std::string> digests,
-                            DigestOutputs(*buffers_, guard_key_, limit));
+    const bool last = repeat + 1 == repeats;
+    if (last) result.findings = device_.TakeFindings();
+    FETTLE_ASSIGN_OR_RETURN(
+        CaseDigests seen,
+        buffers_->Digests({.inputs = last, .outputs = true, .guards = last}, guard_key_, limit));
+    output_digests_ = seen.outputs;
+    if (last) {
+      for (std::size_t i = 0; i < seen.inputs.size() && !result.modified_input; ++i) {
+        if (seen.inputs[i] != inputs_before[i]) {
+          result.modified_input = Name(request.bound_case.tensors[i]);
+        }
+      }
+      result.guard_violation = std::move(seen.guard_violation);
+    }
     if (repeat == 0) {
-      result.output_digests = std::move(digests);
+      result.output_digests = std::move(seen.outputs);
       if (request.want_outputs && result.output_digests != request.known_digests) {
         FETTLE_ASSIGN_OR_RETURN(Outputs outputs, ReadOutputs(*buffers_, request.output_poison));
         result.poison_bytes = std::move(outputs.poison_bytes);
         result.outputs = std::move(outputs.dense);
       }
-    } else if (digests != result.output_digests) {
+    } else if (seen.outputs != result.output_digests) {
       result.repeats_equal = false;
       if (request.want_outputs && !request.bound_case.deterministic &&
           result.other_outputs.size() < 4) {
@@ -262,21 +225,36 @@ absl::StatusOr<RunObservation> CaseRunner::Run(const RunRequest& request, Device
       }
     }
   }
-  result.findings = device_.TakeFindings();
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> inputs_after,
-                          buffers_->DigestInputs(guard_key_, limit));
-  for (std::size_t i = 0; i < inputs_after.size() && !result.modified_input; ++i) {
-    if (inputs_after[i] != inputs_before[i]) {
-      result.modified_input = Name(request.bound_case.tensors[i]);
-    }
-  }
   if (!result.modified_input) {
     FETTLE_ASSIGN_OR_RETURN(result.modified_input, FindChangedRow(*buffers_, *inputs));
   }
-  if (result.modified_input) written_key_.clear();
-  FETTLE_ASSIGN_OR_RETURN(result.guard_violation, buffers_->CheckGuards());
+  if (result.modified_input) written_.reset();
   if (result.guard_violation) FETTLE_RETURN_IF_ERROR(buffers_->WriteGuards());
   return result;
+}
+
+absl::StatusOr<std::vector<Bytes>> CaseRunner::Fetch(
+    const std::vector<std::vector<std::int64_t>>& rows) {
+  if (buffers_ == nullptr || output_digests_.empty()) {
+    return absl::FailedPreconditionError("no call left outputs to fetch");
+  }
+  FETTLE_ASSIGN_OR_RETURN(const CaseDigests now, buffers_->Digests({.outputs = true}, guard_key_,
+                                                                   std::chrono::seconds(60)));
+  if (now.outputs != output_digests_) {
+    return absl::AbortedError("outputs changed after the call had ended");
+  }
+  std::vector<Bytes> outputs;
+  const BoundCase& bound_case = buffers_->bound_case();
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    if (!IsOutput(tensor)) continue;
+    const std::size_t at = outputs.size();
+    if (at >= rows.size()) return absl::InvalidArgumentError("rows for too few outputs");
+    GuardedBuffer& buffer = *buffers_->tensor(static_cast<std::int64_t>(i));
+    FETTLE_ASSIGN_OR_RETURN(outputs.emplace_back(),
+                            ReadRows(device_, tensor, buffer.buffer(), buffer.offset(), rows[at]));
+  }
+  return outputs;
 }
 
 }  // namespace fettle

@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
 #include "device/case_buffers.h"
 #include "device/device.h"
+#include "device/guard_patterns.h"
 #include "device/runner_session.h"
+#include "verifier/case_inputs.h"
 
 namespace fettle {
 
@@ -21,7 +23,8 @@ namespace fettle {
 class CaseRunner {
  public:
   // `guard_key` should be fresh per process.
-  CaseRunner(Device& device, std::uint64_t guard_key) : device_(device), guard_key_(guard_key) {}
+  CaseRunner(Device& device, std::uint64_t guard_key)
+      : device_(device), guard_key_(guard_key), patterns_(device, guard_key), inputs_(device) {}
 
   // Errors: those of device.h, of PreparedCall::Create and of MakeInputs.
   absl::StatusOr<RunObservation> Run(const RunRequest& request, DeviceModule& module);
@@ -29,29 +32,25 @@ class CaseRunner {
   // Frees the kept buffers.
   void Clear();
 
+  // RunnerSession::FetchOutputs, of the last Run.
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> Fetch(
+      const std::vector<std::vector<std::int64_t>>& rows);
+
+  // Inputs on this runner's device, kept for later calls; also what timing takes its inputs from.
+  CaseInputCache& inputs() { return inputs_; }
+
  private:
   absl::Status PrepareBuffers(const RunRequest& request);
-  // Makes the inputs, unless they are those of the last call, and writes them, unless they already
-  // lie in the buffers (`in_place`: the buffers are those of the last call).
-  absl::StatusOr<const std::vector<std::vector<std::uint8_t>>*> PrepareInputs(
-      const RunRequest& request, bool in_place);
+  absl::StatusOr<std::unique_ptr<CaseBuffers>> AllocateBuffers(const RunRequest& request);
 
   Device& device_;
   std::uint64_t guard_key_;
+  GuardPatterns patterns_;
+  CaseInputCache inputs_;
   std::unique_ptr<CaseBuffers> buffers_;
   std::string layout_;  // Of buffers_: what must be equal for reuse.
-  struct MadeInputs {
-    std::string key;  // What they were made from.
-    std::vector<std::vector<std::uint8_t>> tensors;
-  };
-  std::list<MadeInputs> made_;  // The latest first.
-  std::string written_key_;     // The same of what lies in buffers_; empty: unknown.
+  std::shared_ptr<const CaseInputCache::Entry> written_;  // In buffers_; null: unknown.
+  std::vector<std::string> output_digests_;               // Of what the last call left.
 };
-
-// Rows of inout tensor `index` that the operator may change (Restore::touched...), or nothing when
-// all may change. `inputs` is what MakeInputs returned.
-std::optional<std::vector<std::int64_t>> TouchedRows(
-    const BoundCase& bound_case, std::int64_t index,
-    const std::vector<std::vector<std::uint8_t>>& inputs);
 
 }  // namespace fettle

@@ -82,11 +82,27 @@ class Judge {
   double max_finite_;
 };
 
+// A candidate's bytes: of the whole output, or of the expected rows alone.
+struct Actual {
+  const std::uint8_t* bytes = nullptr;
+  bool packed = false;
+
+  Actual(const BoundTensor& tensor, const ExpectedOutput& expected,
+         std::span<const std::uint8_t> given)
+      : bytes(given.data()),
+        packed(static_cast<std::int64_t>(given.size()) != DenseBytes(tensor) &&
+               static_cast<std::int64_t>(given.size()) == PackedBytes(tensor, expected)) {}
+  // Where element `i` of the expected rows stands in `bytes`.
+  std::int64_t At(const ExpectedOutput& expected, std::int64_t i) const {
+    return packed ? i : DenseIndex(expected, i);
+  }
+};
+
 Partial CompareChunk(DType dtype, const Judge& judge, const ExpectedOutput& expected,
-                     const std::uint8_t* bytes, std::int64_t begin, std::int64_t end) {
+                     const Actual& given, std::int64_t begin, std::int64_t end) {
   Partial part;
   for (std::int64_t i = begin; i < end; ++i) {
-    const double actual = Decode(dtype, bytes, DenseIndex(expected, i));
+    const double actual = Decode(dtype, given.bytes, given.At(expected, i));
     double error = 0, over = 0;
     const Judgement judgement = judge(i, actual, &error, &over);
     const double want = expected.values[static_cast<Size>(i)];
@@ -117,7 +133,7 @@ void Fail(Comparison* result, std::string code) {
 
 // The bytes themselves.
 Comparison CompareBits(const BoundTensor& tensor, const ExpectedOutput& expected,
-                       std::span<const std::uint8_t> dense) {
+                       const Actual& given) {
   Comparison result;
   result.errors.output = tensor.name;
   const std::int64_t count =
@@ -125,19 +141,19 @@ Comparison CompareBits(const BoundTensor& tensor, const ExpectedOutput& expected
           ? tensor.elements()
           : static_cast<std::int64_t>(expected.rows.size()) * expected.row_elements;
   const std::int64_t size = SizeOf(tensor.dtype);
-  const bool packed = tensor.dtype == DType::kF4E2M1X2;
+  const bool shares_bytes = tensor.dtype == DType::kF4E2M1X2;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t at = DenseIndex(expected, i);
-    const bool same = packed
-                          ? Decode(tensor.dtype, dense.data(), at) ==
+    const std::int64_t at = given.At(expected, i);
+    const bool same = shares_bytes
+                          ? Decode(tensor.dtype, given.bytes, at) ==
                                 Decode(tensor.dtype, expected.bytes.data(), i)
-                          : std::memcmp(dense.data() + at * size, expected.bytes.data() + i * size,
+                          : std::memcmp(given.bytes + at * size, expected.bytes.data() + i * size,
                                         static_cast<Size>(size)) == 0;
     if (same) continue;
     if (result.errors.mismatches++ == 0) {
-      result.errors.first_index = at;
+      result.errors.first_index = DenseIndex(expected, i);
       result.errors.expected = Decode(tensor.dtype, expected.bytes.data(), i);
-      result.errors.actual = Decode(tensor.dtype, dense.data(), at);
+      result.errors.actual = Decode(tensor.dtype, given.bytes, at);
     }
   }
   result.errors.compared = count;
@@ -188,6 +204,12 @@ std::int64_t DenseIndex(const ExpectedOutput& expected, std::int64_t i) {
          i % expected.row_elements;
 }
 
+std::int64_t PackedBytes(const BoundTensor& tensor, const ExpectedOutput& expected) {
+  if (expected.rows.empty()) return DenseBytes(tensor);
+  return static_cast<std::int64_t>(expected.rows.size()) *
+         StorageBytes(tensor.dtype, expected.row_elements);
+}
+
 BoundTolerance ToleranceFor(const BoundCase& bound_case, std::string_view output) {
   for (const BoundTolerance& tolerance : bound_case.tolerances) {
     if (tolerance.output == output) return tolerance;
@@ -201,7 +223,8 @@ BoundTolerance ToleranceFor(const BoundCase& bound_case, std::string_view output
 Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolerance,
                          const ExpectedOutput& expected, std::span<const std::uint8_t> dense,
                          CompareMode mode) {
-  if (static_cast<std::int64_t>(dense.size()) != DenseBytes(tensor)) {
+  const Actual given(tensor, expected, dense);
+  if (!given.packed && static_cast<std::int64_t>(dense.size()) != DenseBytes(tensor)) {
     Comparison wrong;
     wrong.errors.output = tensor.name;
     wrong.reason_code = "exact";
@@ -211,7 +234,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   }
   const bool bits = tolerance.kind == BoundTolerance::Kind::kExactBits;
   if (bits && (!expected.bytes.empty() || expected.values.empty())) {
-    return CompareBits(tensor, expected, dense);
+    return CompareBits(tensor, expected, given);
   }
   const ElementTolerance bound(tolerance, tensor.dtype, expected);
   const bool integers_within = IsInteger(tensor.dtype) && mode == CompareMode::kTolerance &&
@@ -226,7 +249,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   ParallelFor(
       static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
-          parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, expected, dense.data(),
+          parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, expected, given,
                                                      p * kChunk, std::min(count, (p + 1) * kChunk));
         }
       });
@@ -255,7 +278,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   if (result.passed) return result;
   errors.first_index = DenseIndex(expected, total.first);
   errors.expected = expected.values[static_cast<Size>(total.first)];
-  errors.actual = Decode(tensor.dtype, dense.data(), errors.first_index);
+  errors.actual = Decode(tensor.dtype, given.bytes, given.At(expected, total.first));
   const bool classes = total.class_mismatches > 0;
   Fail(&result, classes ? "class_mismatch" : exact || IsInteger(judged) ? "exact" : "tolerance");
   return result;

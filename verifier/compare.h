@@ -43,7 +43,8 @@ enum class CompareMode {
   kExact,      // Every element is the reference rounded to the dtype (exact-integer probes).
 };
 
-// Compares a candidate's dense bytes with the reference: classes of NaN and infinities first, then
+// Compares a candidate's dense bytes, or the dense bytes of the expected rows alone, one after
+// another, with the reference: classes of NaN and infinities first, then
 // the bound, written so that NaN never passes. Where the rounded reference passes the dtype's
 // range, infinity (or NaN in dtypes without one) and the largest value are both right. Every
 // expected element is compared; large outputs by several threads.
@@ -73,6 +74,9 @@ BoundTolerance ToleranceFor(const BoundCase& bound_case, std::string_view output
 
 // Position in the dense output of element `i` of the expected rows.
 std::int64_t DenseIndex(const ExpectedOutput& expected, std::int64_t i);
+
+// Dense bytes of the expected rows.
+std::int64_t PackedBytes(const BoundTensor& tensor, const ExpectedOutput& expected);
 
 // The expected rows rounded to the dtype, as dense bytes of the whole output; rows that were not
 // asked for are zero.

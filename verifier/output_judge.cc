@@ -39,6 +39,19 @@ std::vector<std::int64_t> OutputTensors(const BoundCase& bound_case) {
   return indices;
 }
 
+absl::StatusOr<std::vector<std::vector<std::int64_t>>> OutputJudge::Rows(
+    const BoundCase& bound_case, const InputSpec& spec) {
+  const std::vector<std::int64_t> indices = OutputTensors(bound_case);
+  std::vector<std::vector<std::int64_t>> rows(indices.size());
+  // A checker may look at everything.
+  if (!reference_.source().checkers.empty()) return rows;
+  FETTLE_ASSIGN_OR_RETURN(const auto expected, reference_.Evaluate(bound_case, spec));
+  for (const ExpectedOutput& one : expected->outputs) {
+    rows[PositionOf(indices, one.tensor)] = one.rows;
+  }
+  return rows;
+}
+
 absl::StatusOr<Judgement> OutputJudge::Judge(const BoundCase& bound_case, const InputSpec& spec,
                                              const std::vector<std::vector<std::uint8_t>>& outputs,
                                              CompareMode mode) {

@@ -28,7 +28,10 @@ class OutputJudge {
  public:
   explicit OutputJudge(Reference& reference) : reference_(reference) {}
 
-  // `outputs` as in RunObservation.
+  // For each output in case order, the rows that Judge compares; empty: all of them.
+  absl::StatusOr<std::vector<std::vector<std::int64_t>>> Rows(const BoundCase& bound_case,
+                                                              const InputSpec& spec);
+  // `outputs` as in RunObservation, or of each output Rows alone.
   absl::StatusOr<Judgement> Judge(const BoundCase& bound_case, const InputSpec& spec,
                                   const std::vector<std::vector<std::uint8_t>>& outputs,
                                   CompareMode mode = CompareMode::kTolerance);

@@ -42,6 +42,12 @@ bool AnyDrawnFloat(const BoundCase& bound_case) {
       });
 }
 
+// Names inputs among those of one task: the seed is secret and a job's own.
+std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
+  return fmt::format("{} {} {:x} {} {} {}", bound_case.label, bound_case.Describe(), spec.seed,
+                     static_cast<int>(spec.set), spec.flip_tensor, spec.flip_element);
+}
+
 bool PermitsMisalignment(const BoundCase& bound_case) {
   return std::any_of(
       bound_case.tensors.begin(), bound_case.tensors.end(),
@@ -61,6 +67,7 @@ RunRequest Verifier::Request(const CaseUnderTest& one, const InputSpec& spec) co
   request.output_poison = kPoisonA;
   request.workspace_poison = kPoisonA;
   request.launch_limit = options_.launch_limit;
+  request.want_outputs = !leaves_outputs();
   for (const auto& file : FillFiles(one.bound_case, options_.files)) request.files.insert(file);
   return request;
 }
@@ -87,11 +94,11 @@ Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* obser
         return Failure{Verdict::kTimeout, "launch_deadline", message};
       default:
         if (!absl::IsResourceExhausted(result.status())) return result.status();
-        return absl::ResourceExhaustedError(
-            fmt::format("case {}: {}; make the case smaller",
-                        request.bound_case.set == CaseSet::kHeldOut ? "held out"
-                                                                    : request.bound_case.Describe(),
-                        message));
+        return absl::ResourceExhaustedError(fmt::format("case {}: {}; make the case smaller",
+                                                        request.bound_case.set == CaseSet::kHeldOut
+                                                            ? "held out"
+                                                            : request.bound_case.Describe(),
+                                                        message));
     }
   }
   *observation = *std::move(result);
@@ -110,6 +117,22 @@ Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* obser
   return std::optional<Failure>();
 }
 
+absl::StatusOr<Judgement> Verifier::JudgeLeft(const BoundCase& bound_case, const InputSpec& spec,
+                                              CompareMode mode,
+                                              const std::vector<std::string>& digests) {
+  const std::string key = fmt::format("{}|{}|{}", SpecKey(bound_case, spec), static_cast<int>(mode),
+                                      fmt::join(digests, ","));
+  if (options_.judged != nullptr) {
+    const std::optional<Judgement>* known = options_.judged->Find(key);
+    if (known != nullptr && *known) return **known;
+  }
+  FETTLE_ASSIGN_OR_RETURN(const auto rows, judge_.Rows(bound_case, spec));
+  FETTLE_ASSIGN_OR_RETURN(const auto outputs, session_.FetchOutputs(rows));
+  FETTLE_ASSIGN_OR_RETURN(Judgement judgement, judge_.Judge(bound_case, spec, outputs, mode));
+  if (options_.judged != nullptr) options_.judged->Put(key, judgement);
+  return judgement;
+}
+
 Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode mode,
                                         RunObservation* observation, Judgement* judgement) {
   FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, observation));
@@ -121,8 +144,13 @@ Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode m
   }
   const InputSpec spec{request.input_seed, request.inputs, request.flip_tensor,
                        request.flip_element};
-  FETTLE_ASSIGN_OR_RETURN(*judgement,
-                          judge_.Judge(request.bound_case, spec, observation->outputs, mode));
+  if (request.want_outputs) {
+    FETTLE_ASSIGN_OR_RETURN(*judgement,
+                            judge_.Judge(request.bound_case, spec, observation->outputs, mode));
+  } else {
+    FETTLE_ASSIGN_OR_RETURN(*judgement,
+                            JudgeLeft(request.bound_case, spec, mode, observation->output_digests));
+  }
   if (judgement->passed) return std::optional<Failure>();
   return Failure{Verdict::kIncorrect, judgement->reason_code, judgement->message};
 }
@@ -130,6 +158,13 @@ Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode m
 absl::StatusOr<std::optional<Judgement>> Verifier::Baseline(const CaseUnderTest& one,
                                                             const InputSpec& spec) {
   if (!one.baseline) return std::optional<Judgement>();
+  const std::string key =
+      options_.judged == nullptr || one.baseline_digest.empty() || !leaves_outputs()
+          ? std::string()
+          : fmt::format("baseline {} {}", one.baseline_digest, SpecKey(one.bound_case, spec));
+  if (!key.empty()) {
+    if (const std::optional<Judgement>* known = options_.judged->Find(key)) return *known;
+  }
   CaseUnderTest trusted = one;
   trusted.kernel = *one.baseline;
   RunRequest request = Request(trusted, spec);
@@ -141,45 +176,70 @@ absl::StatusOr<std::optional<Judgement>> Verifier::Baseline(const CaseUnderTest&
           request,
           spec.set == InputSet::kExactIntegers ? CompareMode::kExact : CompareMode::kTolerance,
           &observation, &judgement));
-  if (!failure) return judgement;
+  if (!failure) {
+    if (!key.empty()) options_.judged->Put(key, judgement);
+    return judgement;
+  }
   if (failure->verdict != Verdict::kIncorrect) {
     return absl::FailedPreconditionError(
         fmt::format("the baseline itself failed on {} inputs ({}): {}",
                     std::string(InputSetName(spec.set)), failure->reason_code, failure->message));
   }
+  if (!key.empty()) options_.judged->Put(key, std::nullopt);
   return std::optional<Judgement>();
 }
 
-// Runs over both patterns, five launches in all, in the same memory.
-Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec& spec,
-                                       CaseReport* report, Pass* pass) {
+// Both patterns, five launches in all, in the same memory.
+Verifier::Outcome Verifier::RunOverPoisons(const CaseUnderTest& one, const InputSpec& spec,
+                                           bool want_outputs, RunObservation* a,
+                                           RunObservation* b) {
   RunRequest request = Request(one, spec);
-  const bool deterministic = one.bound_case.deterministic;
+  request.want_outputs = want_outputs;
   request.repeats = IsLarge(one.bound_case) ? 2 : 3;
-  RunObservation a, b;
-  FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, &a));
+  FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, a));
   if (failure) return failure;
   request.reuse_buffers = true;
   request.repeats = IsLarge(one.bound_case) ? 1 : 2;
   request.output_poison = kPoisonB;
   request.workspace_poison = kPoisonB;
-  request.known_digests = a.output_digests;
-  FETTLE_ASSIGN_OR_RETURN(failure, Run(request, &b));
+  request.known_digests = a->output_digests;
+  return Run(request, b);
+}
+
+Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec& spec,
+                                       CaseReport* report, Pass* pass) {
+  const bool deterministic = one.bound_case.deterministic;
+  RunObservation a, b;
+  const auto same = [&a, &b] {
+    return a.repeats_equal && b.repeats_equal && a.output_digests == b.output_digests;
+  };
+  FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure,
+                          RunOverPoisons(one, spec, !leaves_outputs(), &a, &b));
   if (failure) return failure;
+  const bool left = leaves_outputs() && same();
+  if (leaves_outputs() && !left) {  // The bytes tell what differs.
+    FETTLE_ASSIGN_OR_RETURN(failure, RunOverPoisons(one, spec, /*want_outputs=*/true, &a, &b));
+    if (failure) return failure;
+  }
   report->checks.insert(report->checks.end(), {"guards", "inputs", "poison"});
   // Equal bytes over two patterns hold neither.
   if (const auto survived = FindSurvivingPoison(one.bound_case, a.outputs, b.outputs)) {
     return Failure{Verdict::kIncorrect, "poison_survived", *survived};
   }
-  FETTLE_ASSIGN_OR_RETURN(const Judgement judgement, judge_.Judge(one.bound_case, spec, a.outputs));
+  Judgement judgement;
+  if (left) {
+    FETTLE_ASSIGN_OR_RETURN(
+        judgement, JudgeLeft(one.bound_case, spec, CompareMode::kTolerance, a.output_digests));
+  } else {
+    FETTLE_ASSIGN_OR_RETURN(judgement, judge_.Judge(one.bound_case, spec, a.outputs));
+  }
   for (const Comparison& comparison : judgement.outputs)
     report->outputs.push_back(comparison.errors);
   report->checks.emplace_back("bound");
   if (!judgement.passed) {
     return Failure{Verdict::kIncorrect, judgement.reason_code, judgement.message};
   }
-  const bool equal = a.repeats_equal && b.repeats_equal && a.output_digests == b.output_digests;
-  if (deterministic && !equal) {
+  if (deterministic && !same()) {
     return Failure{Verdict::kIncorrect, "nondeterministic",
                    a.output_digests == b.output_digests
                        ? "identical launches gave different bytes"
@@ -388,9 +448,15 @@ Verifier::Outcome Verifier::RotatedOrder(const std::vector<CaseUnderTest>& cases
     FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, Run(request, &observation));
     if (failure) return failure;
     if (observation.output_digests != passes[i].digests) {
-      FETTLE_ASSIGN_OR_RETURN(
-          const Judgement judgement,
-          judge_.Judge(cases[i].bound_case, passes[i].spec, observation.outputs));
+      Judgement judgement;
+      if (request.want_outputs) {
+        FETTLE_ASSIGN_OR_RETURN(
+            judgement, judge_.Judge(cases[i].bound_case, passes[i].spec, observation.outputs));
+      } else {
+        FETTLE_ASSIGN_OR_RETURN(
+            judgement, JudgeLeft(cases[i].bound_case, passes[i].spec, CompareMode::kTolerance,
+                                 observation.output_digests));
+      }
       if (cases[i].bound_case.deterministic || !judgement.passed) {
         return Failure{Verdict::kIncorrect, "order_dependent",
                        "the case gave another result after other cases had run"};

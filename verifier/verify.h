@@ -16,6 +16,7 @@
 #include "core/bound.h"
 #include "core/evidence.h"
 #include "device/runner_session.h"
+#include "verifier/judgement_cache.h"
 #include "verifier/output_judge.h"
 #include "verifier/reference.h"
 
@@ -29,6 +30,7 @@ struct CaseUnderTest {
   // The trusted baseline, for the error budget and to tell which input sets an honest kernel can
   // meet. Without it both are left out.
   std::optional<RunnableKernel> baseline;
+  std::string baseline_digest;  // Names its kernel in VerifyOptions::judged; empty: unknown.
 };
 
 struct VerifyOptions {
@@ -38,6 +40,9 @@ struct VerifyOptions {
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
   std::map<std::string, std::string> files;   // The task's, for fills.
   std::function<void(std::string)> progress;  // "verifying checked/2"; may be empty.
+  // Where judgements are kept from one Verify to the next with the same seed; may be null. Used
+  // where candidate code cannot reach the digests, so not on the cpu. Must outlive the Verify.
+  JudgementCache* judged = nullptr;
   std::stop_token stop;
 };
 
@@ -78,6 +83,8 @@ class Verifier {
   };
 
   Outcome CheckCase(const CaseUnderTest& one, std::size_t index, CaseReport* report, Pass* pass);
+  Outcome RunOverPoisons(const CaseUnderTest& one, const InputSpec& spec, bool want_outputs,
+                         RunObservation* a, RunObservation* b);
   Outcome TwoPoisons(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report,
                      Pass* pass);
   Outcome Budget(const CaseUnderTest& one, const InputSpec& spec, const Judgement& candidate,
@@ -100,6 +107,11 @@ class Verifier {
   // The baseline's judgement on these inputs; nothing when it has none or fails.
   absl::StatusOr<std::optional<Judgement>> Baseline(const CaseUnderTest& one,
                                                     const InputSpec& spec);
+  // Judges what the last call left on the device, given its digests.
+  absl::StatusOr<Judgement> JudgeLeft(const BoundCase& bound_case, const InputSpec& spec,
+                                      CompareMode mode, const std::vector<std::string>& digests);
+  // Whether outputs stay on the device until they are wanted.
+  bool leaves_outputs() const { return session_.device().target.vendor != Vendor::kCpu; }
   RunRequest Request(const CaseUnderTest& one, const InputSpec& spec) const;
   bool IsLarge(const BoundCase& bound_case) const;
   VerdictRecord Record(const Failure& failure, const BoundCase& bound_case,

@@ -120,16 +120,28 @@ void Lane::Done(bool failed) {
   if (runner_ != nullptr) runner_->set_stop({});
 }
 
-absl::StatusOr<Reference*> Lane::ReferenceFor(const Task& task) {
-  const auto found = references_.find(task.digest());
-  if (found != references_.end()) return found->second.get();
-  if (references_.size() >= kReferences) references_.erase(references_.begin());
+absl::StatusOr<Lane::TaskState*> Lane::StateFor(const Task& task) {
+  const auto found = tasks_.find(task.digest());
+  if (found != tasks_.end()) return &found->second;
+  if (tasks_.size() >= kTasks) tasks_.erase(tasks_.begin());
   ReferenceOptions options;
   options.start = ReferenceStarter(options_);
   options.cache_dir = options_.cache_dir;
   FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference,
                           Reference::Create(ReferenceSourceOf(task), std::move(options)));
-  return (references_[task.digest()] = std::move(reference)).get();
+  TaskState& state = tasks_[task.digest()];
+  state.reference = std::move(reference);
+  return &state;
+}
+
+absl::StatusOr<Reference*> Lane::ReferenceFor(const Task& task) {
+  FETTLE_ASSIGN_OR_RETURN(TaskState * state, StateFor(task));
+  return state->reference.get();
+}
+
+absl::StatusOr<JudgementCache*> Lane::JudgedFor(const Task& task) {
+  FETTLE_ASSIGN_OR_RETURN(TaskState * state, StateFor(task));
+  return &state->judged;
 }
 
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {

@@ -16,6 +16,7 @@
 #include "core/task.h"
 #include "device/device.h"
 #include "profiler/roofline.h"
+#include "verifier/judgement_cache.h"
 #include "verifier/reference.h"
 #include "worker/runner_client.h"
 
@@ -64,12 +65,14 @@ class Lane {
   void Done(bool failed);
   // The task's reference, in a sandboxed process of its own.
   absl::StatusOr<Reference*> ReferenceFor(const Task& task);
+  // What was judged of the task's candidates on this device.
+  absl::StatusOr<JudgementCache*> JudgedFor(const Task& task);
   // Measured on first use.
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
 
  private:
   static constexpr int kQuarantineAfter = 2;  // Failed health checks in a row.
-  static constexpr std::size_t kReferences = 4;
+  static constexpr std::size_t kTasks = 4;
 
   void Leave();
   RunnerClient::Options RunnerOptions() const;
@@ -86,7 +89,12 @@ class Lane {
   std::unique_ptr<RunnerClient> runner_;
   bool suspect_ = false;  // A kernel crashed or hung since the last health check.
   int failed_checks_ = 0;
-  std::map<std::string, std::unique_ptr<Reference>> references_;  // By task digest.
+  struct TaskState {
+    std::unique_ptr<Reference> reference;
+    JudgementCache judged;
+  };
+  absl::StatusOr<TaskState*> StateFor(const Task& task);
+  std::map<std::string, TaskState> tasks_;  // By task digest.
   std::optional<Ceilings> ceilings_;
 };
 

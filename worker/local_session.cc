@@ -58,6 +58,7 @@ absl::Status LocalSession::UnloadModule(std::int64_t module) {
 absl::StatusOr<RunObservation> LocalSession::RunCase(const RunRequest& request) {
   FETTLE_ASSIGN_OR_RETURN(DeviceModule * module, FindModule(request.kernel.module));
   LimitLaunches(request.launch_limit);
+  timed_.reset();
   return cases_.Run(request, *module);
 }
 
@@ -65,10 +66,19 @@ absl::StatusOr<TimeObservation> LocalSession::TimeCase(const TimeRequest& reques
   FETTLE_ASSIGN_OR_RETURN(DeviceModule * a, FindModule(request.a.module));
   FETTLE_ASSIGN_OR_RETURN(DeviceModule * b, FindModule(request.b.module));
   LimitLaunches(request.launch_limit);
+  timed_.reset();
   cases_.Clear();
   const std::int64_t memory =
       options_.memory_bytes > 0 ? options_.memory_bytes : device_.info().memory_bytes / 4;
-  return TimeOneCase(device_, clock_, request, *a, *b, memory);
+  return TimeOneCase(device_, clock_, cases_.inputs(), request, *a, *b, memory, &timed_);
+}
+
+absl::StatusOr<std::vector<std::vector<std::uint8_t>>> LocalSession::FetchOutputs(
+    const std::vector<std::vector<std::int64_t>>& rows) {
+  if (device_.info().target.vendor == Vendor::kCpu) {
+    return absl::FailedPreconditionError("a kernel on the cpu can reach outputs after its call");
+  }
+  return timed_ != nullptr ? timed_->Fetch(rows) : cases_.Fetch(rows);
 }
 
 // A pattern goes in, moves on the device and comes back; a spin takes the time it was asked for.

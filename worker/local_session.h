@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "device/device.h"
 #include "device/runner_session.h"
+#include "profiler/case_pair.h"
 #include "verifier/case_runner.h"
 
 namespace fettle {
@@ -35,6 +36,8 @@ class LocalSession final : public RunnerSession {
   absl::Status UnloadModule(std::int64_t module) override;
   absl::StatusOr<RunObservation> RunCase(const RunRequest& request) override;
   absl::StatusOr<TimeObservation> TimeCase(const TimeRequest& request) override;
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>& rows) override;
   absl::Status CheckHealth() override;
 
  private:
@@ -47,6 +50,7 @@ class LocalSession final : public RunnerSession {
   std::map<std::int64_t, std::unique_ptr<DeviceModule>> modules_;
   std::int64_t next_module_ = 1;
   CaseRunner cases_;
+  std::unique_ptr<KeptOutputs> timed_;  // Of the last TimeCase, until the next call.
 };
 
 }  // namespace fettle

@@ -2,6 +2,7 @@
 #include "worker/runner_client.h"
 
 #include <csignal>
+
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
@@ -69,12 +70,13 @@ absl::Status RunnerClient::Died(absl::Status status) {
   dead_ = true;
   if (absl::IsAborted(status)) {
     if (const std::optional<ProcessEnd> end = process_->WaitEnd(kDeathWait)) {
-      // A candidate cannot raise it (lockdown.h), and fettle's own limits say so themselves: somebody
-      // else ended the process, as the system does when memory is short.
-      status = end->signal == SIGKILL
-                   ? absl::UnavailableError("the kernel's process was killed from outside (SIGKILL)")
-                   : absl::AbortedError(
-                         fmt::format("the kernel's process ended by {}", end->Describe()));
+      // A candidate cannot raise it (lockdown.h), and fettle's own limits say so themselves:
+      // somebody else ended the process, as the system does when memory is short.
+      status =
+          end->signal == SIGKILL
+              ? absl::UnavailableError("the kernel's process was killed from outside (SIGKILL)")
+              : absl::AbortedError(
+                    fmt::format("the kernel's process ended by {}", end->Describe()));
     }
   }
   process_->Kill();
@@ -161,10 +163,10 @@ absl::StatusOr<RunnerClient::Answer> RunnerClient::AskCase(
   return answer;
 }
 
-absl::StatusOr<RunnerClient::Outputs> RunnerClient::TakeOutputs(Answer& answer,
-                                                                const BoundCase& bound_case) {
+absl::StatusOr<RunnerClient::Outputs> RunnerClient::TakeOutputs(
+    Answer& answer, const std::vector<std::int64_t>& sizes) {
   Outputs outputs;
-  for (const std::int64_t size : OutputSizes(bound_case)) {
+  for (const std::int64_t size : sizes) {
     std::vector<std::uint8_t>& output = outputs.emplace_back(static_cast<std::size_t>(size));
     if (size == 0) continue;
     FETTLE_RETURN_IF_ERROR(ReadBulk(answer.bulk.get(), answer.offset, output));
@@ -173,8 +175,23 @@ absl::StatusOr<RunnerClient::Outputs> RunnerClient::TakeOutputs(Answer& answer,
   return outputs;
 }
 
+absl::StatusOr<RunnerClient::Outputs> RunnerClient::FetchOutputs(
+    const std::vector<std::vector<std::int64_t>>& rows) {
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, FetchedSizes(last_case_, rows));
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes) total += size;
+  Answer answer;
+  if (total > 0) {
+    FETTLE_ASSIGN_OR_RETURN(answer.bulk, MakeBulk({}, total));
+  }
+  FETTLE_RETURN_IF_ERROR(
+      Ask({{"op", kOpFetch}, {"rows", rows}}, answer.bulk.get(), options_.grace).status());
+  return TakeOutputs(answer, sizes);
+}
+
 absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) {
   const BoundCase& bound_case = request.bound_case;
+  last_case_ = bound_case;
   const bool others = request.repeats > 1 && !bound_case.deterministic;
   const int copies = !request.want_outputs ? 0
                      : others              ? 1 + static_cast<int>(kMostOtherOutputs)
@@ -191,16 +208,17 @@ absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) 
   }
   // Outputs that are known did not come.
   if (request.known_digests.empty() || observation->output_digests != request.known_digests) {
-    FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, bound_case));
+    FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, OutputSizes(bound_case)));
   }
   if (!others) observation->other_outputs.clear();
   for (Outputs& outputs : observation->other_outputs) {
-    FETTLE_ASSIGN_OR_RETURN(outputs, TakeOutputs(answer, bound_case));
+    FETTLE_ASSIGN_OR_RETURN(outputs, TakeOutputs(answer, OutputSizes(bound_case)));
   }
   return observation;
 }
 
 absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& request) {
+  last_case_ = request.bound_case;
   // The cap bounds the blocks; warm-up, a last block and checks come on top.
   const nanoseconds limit = request.time_cap * 2 + request.launch_limit * 4 +
                             nanoseconds(static_cast<std::int64_t>(8e9 * request.warmup_seconds)) +
@@ -212,7 +230,8 @@ absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& reques
   if (!observation.ok()) return Distrust(observation.status());
   device_ns_ += observation->device_ns;
   if (request.want_outputs) {
-    FETTLE_ASSIGN_OR_RETURN(observation->outputs, TakeOutputs(answer, request.bound_case));
+    FETTLE_ASSIGN_OR_RETURN(observation->outputs,
+                            TakeOutputs(answer, OutputSizes(request.bound_case)));
   }
   return observation;
 }

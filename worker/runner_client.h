@@ -37,6 +37,8 @@ class RunnerClient final : public RunnerSession {
   absl::Status UnloadModule(std::int64_t module) override;
   absl::StatusOr<RunObservation> RunCase(const RunRequest& request) override;
   absl::StatusOr<TimeObservation> TimeCase(const TimeRequest& request) override;
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>& rows) override;
   absl::Status CheckHealth() override;
   // Of a runner started with --ceilings, which answers nothing else.
   absl::StatusOr<Ceilings> MeasureCeilings();
@@ -71,7 +73,7 @@ class RunnerClient final : public RunnerSession {
                                  std::chrono::nanoseconds limit);
   using Outputs = std::vector<std::vector<std::uint8_t>>;
   // Reads one set of outputs and moves the answer's offset past it.
-  absl::StatusOr<Outputs> TakeOutputs(Answer& answer, const BoundCase& bound_case);
+  absl::StatusOr<Outputs> TakeOutputs(Answer& answer, const std::vector<std::int64_t>& sizes);
 
   Options options_;
   std::stop_token stop_;
@@ -79,6 +81,7 @@ class RunnerClient final : public RunnerSession {
   DeviceInfo device_;
   bool dead_ = false;
   double device_ns_ = 0;
+  BoundCase last_case_;  // What FetchOutputs speaks of.
 };
 
 }  // namespace fettle

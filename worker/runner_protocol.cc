@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/runner_protocol.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
@@ -195,7 +197,8 @@ nlohmann::json ToJson(const TimeRequest& request) {
           {"cold", request.cold},
           {"screen_only", request.screen_only},
           {"launch_limit_ns", request.launch_limit.count()},
-          {"want_outputs", request.want_outputs}};
+          {"want_outputs", request.want_outputs},
+          {"keep_outputs", request.keep_outputs}};
 }
 
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json) {
@@ -218,6 +221,7 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json) {
   reader.Get("screen_only", request.screen_only);
   reader.Get("launch_limit_ns", limit);
   reader.Get("want_outputs", request.want_outputs);
+  reader.Get("keep_outputs", request.keep_outputs);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
@@ -274,6 +278,7 @@ nlohmann::json ToJson(const TimeObservation& observation) {
   nlohmann::json json = {{"measurement", ToJson(one)},
                          {"calibration_error", JsonNumber(observation.calibration_error)},
                          {"device_ns", JsonNumber(observation.device_ns)},
+                         {"outputs_kept", observation.outputs_kept},
                          {"all_timed_outputs_equal", observation.all_timed_outputs_equal},
                          {"rotated_bytes", observation.rotated_bytes},
                          {"graphs", observation.graphs}};
@@ -289,6 +294,7 @@ absl::StatusOr<TimeObservation> TimeObservationFromJson(const nlohmann::json& js
   reader.Nested("measurement", one, MeasurementFromJson);
   reader.Get("calibration_error", observation.calibration_error);
   reader.Get("device_ns", observation.device_ns);
+  reader.Get("outputs_kept", observation.outputs_kept);
   reader.Get("all_timed_outputs_equal", observation.all_timed_outputs_equal);
   reader.Get("rotated_bytes", observation.rotated_bytes);
   reader.Get("graphs", observation.graphs);
@@ -371,6 +377,29 @@ absl::StatusOr<std::vector<FileEntry>> FilesFromHeader(const nlohmann::json& jso
     total += entry.size;
   }
   return entries;
+}
+
+absl::StatusOr<std::vector<std::int64_t>> FetchedSizes(
+    const BoundCase& bound_case, const std::vector<std::vector<std::int64_t>>& rows) {
+  std::vector<std::int64_t> sizes;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (tensor.is_null || (tensor.role != Role::kOut && tensor.role != Role::kInOut)) continue;
+    const std::size_t at = sizes.size();
+    if (at >= rows.size()) return absl::InvalidArgumentError("rows of too few outputs");
+    const std::vector<std::int64_t>& wanted = rows[at];
+    const bool ascending =
+        std::adjacent_find(wanted.begin(), wanted.end(), std::greater_equal<>()) == wanted.end();
+    if (!wanted.empty() &&
+        (!ascending || wanted.front() < 0 || wanted.back() >= RowCount(tensor))) {
+      return absl::InvalidArgumentError(
+          fmt::format("rows of {} must ascend within its {}", tensor.name, RowCount(tensor)));
+    }
+    sizes.push_back(wanted.empty() ? DenseBytes(tensor)
+                                   : static_cast<std::int64_t>(wanted.size()) *
+                                         StorageBytes(tensor.dtype, RowElements(tensor)));
+  }
+  if (sizes.size() != rows.size()) return absl::InvalidArgumentError("rows of too many outputs");
+  return sizes;
 }
 
 std::vector<std::int64_t> OutputSizes(const BoundCase& bound_case) {

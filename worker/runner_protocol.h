@@ -25,6 +25,7 @@ inline constexpr std::string_view kOpLoad = "load";
 inline constexpr std::string_view kOpUnload = "unload";
 inline constexpr std::string_view kOpRun = "run";
 inline constexpr std::string_view kOpTime = "time";
+inline constexpr std::string_view kOpFetch = "fetch";
 inline constexpr std::string_view kOpHealth = "health";
 inline constexpr std::string_view kOpCeilings = "ceilings";
 
@@ -54,6 +55,11 @@ absl::Status ErrorFromAnswer(const nlohmann::json& answer);
 std::vector<std::int64_t> OutputSizes(const BoundCase& bound_case);
 
 inline constexpr std::int64_t kMostOtherOutputs = 4;
+
+// Packed bytes of `rows` of every output, as FetchOutputs returns them. kInvalidArgument: not one
+// list for each output, or rows that are not ascending or not in the tensor.
+absl::StatusOr<std::vector<std::int64_t>> FetchedSizes(
+    const BoundCase& bound_case, const std::vector<std::vector<std::int64_t>>& rows);
 
 // [{"path", "size"}]: the files at the start of the memory file, in this order.
 nlohmann::json FilesHeader(const std::map<std::string, std::string>& files);

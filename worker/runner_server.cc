@@ -110,6 +110,27 @@ absl::StatusOr<nlohmann::json> RunOrTime(const ChannelMessage& message, RunnerSe
   return nlohmann::json{{"observation", ToJson(seen)}};
 }
 
+absl::StatusOr<nlohmann::json> Fetch(const ChannelMessage& message, RunnerSession& session) {
+  JsonReader reader(message.header, "fetch");
+  std::string op;
+  reader.Get("op", op);
+  const nlohmann::json& lists = reader.Child("rows");
+  std::vector<std::vector<std::int64_t>> rows;
+  if (reader.ok() && !lists.is_array()) reader.Fail("rows", "must be a list of lists");
+  for (std::size_t i = 0; reader.ok() && i < lists.size(); ++i) {
+    std::vector<std::int64_t>& some = rows.emplace_back();
+    for (const nlohmann::json& row : lists[i]) {
+      if (!row.is_number_integer()) return absl::InvalidArgumentError("rows: must be integers");
+      some.push_back(row.get<std::int64_t>());
+    }
+  }
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  Bulk bulk(message);
+  FETTLE_ASSIGN_OR_RETURN(const auto outputs, session.FetchOutputs(rows));
+  FETTLE_RETURN_IF_ERROR(bulk.Write(outputs));
+  return nlohmann::json::object();
+}
+
 absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message,
                                       const RunnerHandlers& handlers) {
   RunnerSession& session = *handlers.session;
@@ -126,6 +147,7 @@ absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message,
   if (op == kOpUnload) return Unload(message, session);
   if (op == kOpRun) return RunOrTime(message, session, /*timed=*/false);
   if (op == kOpTime) return RunOrTime(message, session, /*timed=*/true);
+  if (op == kOpFetch) return Fetch(message, session);
   if (op == kOpHealth) {
     FETTLE_RETURN_IF_ERROR(session.CheckHealth());
     return nlohmann::json::object();

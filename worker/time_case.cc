@@ -9,7 +9,6 @@
 #include "core/status_macros.h"
 #include "judge/accept.h"
 #include "judge/statistics.h"
-#include "profiler/case_pair.h"
 #include "profiler/timing.h"
 #include "verifier/inputs.h"
 
@@ -31,7 +30,7 @@ std::int64_t RotationBytes(const TimeRequest& request, const Target& target) {
              : twice;
 }
 
-TimingOptions OptionsFor(const TimeRequest& request) {
+TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   TimingOptions options;
   options.order_seed = request.order_seed;
   options.time_cap = request.time_cap;
@@ -39,7 +38,9 @@ TimingOptions OptionsFor(const TimeRequest& request) {
   if (request.screen_only) {
     options.min_blocks = options.max_blocks = kScreenBlocks;
     options.pairs_per_block = kScreenPairs;
-    options.warmup = std::chrono::milliseconds(20);
+    options.calibrate = false;  // It decides nothing.
+    // A GPU that screens one candidate after another is warm.
+    options.warmup = std::chrono::milliseconds(vendor == Vendor::kCpu ? 20 : 4);
     options.min_warmup_launches = 2;
     options.idle = nanoseconds(0);
     return options;
@@ -84,22 +85,25 @@ CaseMeasurement Summarize(const TimeRequest& request, TimingResult timing) {
   return measurement;
 }
 
-absl::StatusOr<std::array<CaseInputs, 2>> BothInputs(const TimeRequest& request) {
-  std::array<CaseInputs, 2> inputs;
+absl::StatusOr<std::array<std::shared_ptr<const CaseImages>, 2>> BothInputs(
+    const TimeRequest& request, CaseInputCache& cache) {
+  std::array<std::shared_ptr<const CaseImages>, 2> inputs;
   for (std::size_t set = 0; set < inputs.size(); ++set) {
     InputSpec spec;
     spec.seed = set == 0 ? request.input_seed : request.input_seed ^ kSecondSet;
-    FETTLE_ASSIGN_OR_RETURN(inputs[set], MakeInputs(request.bound_case, spec, request.files));
+    FETTLE_ASSIGN_OR_RETURN(const auto entry, cache.Get(request.bound_case, spec, request.files));
+    inputs[set] = entry->images;
   }
   return inputs;
 }
 
 }  // namespace
 
-absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock,
+absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseInputCache& cache,
                                             const TimeRequest& request, DeviceModule& a,
-                                            DeviceModule& b, std::int64_t memory_bytes) {
-  FETTLE_ASSIGN_OR_RETURN(auto inputs, BothInputs(request));
+                                            DeviceModule& b, std::int64_t memory_bytes,
+                                            std::unique_ptr<KeptOutputs>* kept) {
+  FETTLE_ASSIGN_OR_RETURN(auto inputs, BothInputs(request, cache));
   CasePairOptions pair_options;
   pair_options.rotation_bytes = RotationBytes(request, device.info().target);
   pair_options.memory_bytes = memory_bytes;
@@ -109,18 +113,23 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock,
       const std::unique_ptr<CasePair> pair,
       CasePair::Create(device, request.bound_case, {&a, request.a.symbols, request.a.plan},
                        {&b, request.b.symbols, request.b.plan}, std::move(inputs), pair_options));
-  FETTLE_ASSIGN_OR_RETURN(TimingResult timing,
-                          MeasureInterleaved(device, *pair, OptionsFor(request), clock));
+  FETTLE_ASSIGN_OR_RETURN(
+      TimingResult timing,
+      MeasureInterleaved(device, *pair, OptionsFor(request, device.info().target.vendor), clock));
   TimeObservation observation;
   observation.calibration_error = timing.calibration_error;
   observation.device_ns = timing.device_ns;
   observation.rotated_bytes = pair->rotated_bytes();
   observation.graphs = timing.graphs;
   observation.measurement = Summarize(request, std::move(timing));
-  if (request.want_outputs) observation.outputs = pair->sampled_outputs();
+  if (request.want_outputs) {
+    FETTLE_ASSIGN_OR_RETURN(observation.outputs, pair->sampled().FetchAll());
+  }
   observation.all_timed_outputs_equal = pair->outputs_equal();
   observation.modified_input = pair->modified_input();
   observation.guard_violation = pair->guard_violation();
+  if (request.keep_outputs && !pair->sampled().empty()) *kept = pair->TakeSampled();
+  observation.outputs_kept = request.keep_outputs && *kept != nullptr;
   return observation;
 }
 

@@ -321,6 +321,7 @@ Going UnitJob::OnLane() {
   Progress("preparing the reference and the runner");
   if (unit_.measure && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
   FETTLE_ASSIGN_OR_RETURN(reference_, services_.lane->ReferenceFor(*services_.task));
+  FETTLE_ASSIGN_OR_RETURN(judged_, services_.lane->JudgedFor(*services_.task));
   const bool fresh = unit_.kind != UnitKind::kEvaluate;
   FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
   const double before_ns = runner_->device_ns();

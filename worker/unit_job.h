@@ -105,6 +105,7 @@ class UnitJob {
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
   RunnerClient* runner_ = nullptr;  // While on the lane.
   Reference* reference_ = nullptr;
+  JudgementCache* judged_ = nullptr;
   Ceilings ceilings_;
 };
 

@@ -47,6 +47,7 @@ VerifyOptions UnitJob::MakeVerifyOptions() const {
   VerifyOptions options;
   options.seed = unit_.seed;
   options.files = services_.task->files();
+  options.judged = judged_;
   options.progress = services_.progress;
   options.stop = services_.stop;
   return options;
@@ -72,6 +73,7 @@ absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
         if (baseline != built_.end() && &baseline->second != &built) {
           FETTLE_ASSIGN_OR_RETURN(one.baseline,
                                   MakeRunnable(Context(), baseline->second, bound_case, session));
+          one.baseline_digest = baseline->first;
         }
       }
     }
@@ -254,7 +256,8 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   request.b = *std::move(b);
   request.files = FillFiles(bound_case, services_.task->files());
   request.screen_only = screen;
-  request.want_outputs = !screen;
+  request.want_outputs = !screen && services_.lane->on_cpu();
+  request.keep_outputs = !screen && !services_.lane->on_cpu();
   // A processor has no clocks to raise and no context to set up.
   if (services_.lane->on_cpu()) request.warmup_seconds = 0.05;
   if (!confirms()) {  // Chooses what to confirm, and decides nothing.
@@ -335,12 +338,23 @@ Going UnitJob::JudgeTimedOutputs(const TimeRequest& request, const TimeObservati
     return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
                   "timed launches on the same inputs gave different outputs");
   }
-  if (seen.outputs.empty()) return true;
+  if (request.screen_only) return true;
   InputSpec spec;
   spec.seed = request.input_seed;
   OutputJudge judge(*reference_);
+  std::vector<std::vector<std::uint8_t>> outputs = seen.outputs;
+  if (seen.outputs_kept) {
+    FETTLE_ASSIGN_OR_RETURN(const auto rows, judge.Rows(request.bound_case, spec));
+    auto fetched = runner_->FetchOutputs(rows);
+    if (!fetched.ok()) return DecideFrom(fetched.status(), stage, bound_case);
+    outputs = *std::move(fetched);
+  }
+  if (outputs.empty()) {
+    return Decide(Verdict::kUnmeasurable, stage, "no_checked_sample", bound_case,
+                  "no timed launch was checked; give it more time");
+  }
   FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
-                          judge.Judge(request.bound_case, spec, seen.outputs));
+                          judge.Judge(request.bound_case, spec, outputs));
   if (judgement.passed) return true;
   return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
                 fmt::format("the output of a timed launch is wrong: {}", judgement.message));

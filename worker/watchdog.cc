@@ -108,12 +108,11 @@ class WatchedDevice final : public Device {
     const Armed armed(watchdog_, limit_, "a replayed launch");
     return inner_.Replay(graph);
   }
-  absl::StatusOr<DeviceDigest> Digest(const DeviceBuffer& buffer, std::int64_t offset,
-                                      std::int64_t size_bytes, std::uint64_t key,
-                                      nanoseconds limit) override {
+  absl::StatusOr<std::vector<DeviceDigest>> Digests(std::span<const DeviceRange> ranges,
+                                                    std::uint64_t key, nanoseconds limit) override {
     const nanoseconds most = std::min(limit, kLongest) + std::chrono::seconds(5);
     const Armed armed(watchdog_, most, "the device's work");
-    return inner_.Digest(buffer, offset, size_bytes, key, limit);
+    return inner_.Digests(ranges, key, limit);
   }
   absl::Status Spin(nanoseconds duration) override { return inner_.Spin(duration); }
   absl::Status ResetPersistingCache() override { return inner_.ResetPersistingCache(); }

@@ -1,6 +1,5 @@
 // fettle_digest: see device/gpu_kernels.h. Included by the sources of both vendors, which define
-// FETTLE_THREAD and FETTLE_THREADS (index and number of threads of the grid) and
-// FETTLE_ADD_TO_GLOBAL.
+// FETTLE_BLOCK_INDEX, FETTLE_THREAD_INDEX, FETTLE_BARRIER() and FETTLE_ADD_TO_GLOBAL.
 typedef unsigned long long fettle_word;
 
 // The finalizer of splitmix64: every bit of the result depends on every bit of x.
@@ -22,21 +21,35 @@ __device__ static inline fettle_word fettle_load(const unsigned char* bytes, fet
 }
 
 extern "C" __global__ void fettle_digest(const unsigned char* bytes, fettle_word size,
-                                         fettle_word key, fettle_word* out) {
+                                         fettle_word key, fettle_word blocks, fettle_word* out) {
+  __shared__ fettle_word firsts[256], seconds[256];
+  const unsigned lane = FETTLE_THREAD_INDEX;
+  const fettle_word thread = FETTLE_BLOCK_INDEX * 256ull + lane;
   const bool aligned = ((fettle_word)bytes & 7) == 0;
   const fettle_word words = (size + 7) / 8;
   fettle_word first = 0, second = 0;
-  for (fettle_word i = FETTLE_THREAD; i < words; i += FETTLE_THREADS) {
+  for (fettle_word i = thread; i < words; i += blocks * 256) {
     const fettle_word word = fettle_load(bytes, i, size, aligned);
     const fettle_word mask = fettle_mix(key + i * 0x9E3779B97F4A7C15ull);
     const fettle_word mixed = fettle_mix(word ^ mask);
     first += mixed;
     second += fettle_mix(mixed ^ (mask * 0xD6E8FEB86659FD93ull));
   }
-  if (FETTLE_THREAD == 0) {
+  if (thread == 0) {
     first += fettle_mix(key ^ size);
     second += fettle_mix(~key ^ size);
   }
-  FETTLE_ADD_TO_GLOBAL(out, first);
-  FETTLE_ADD_TO_GLOBAL(out + 1, second);
+  firsts[lane] = first;
+  seconds[lane] = second;
+  for (unsigned half = 128; half > 0; half /= 2) {
+    FETTLE_BARRIER();
+    if (lane < half) {
+      firsts[lane] += firsts[lane + half];
+      seconds[lane] += seconds[lane + half];
+    }
+  }
+  if (lane == 0) {
+    FETTLE_ADD_TO_GLOBAL(out, firsts[0]);
+    FETTLE_ADD_TO_GLOBAL(out + 1, seconds[0]);
+  }
 }

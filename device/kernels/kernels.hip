@@ -13,10 +13,15 @@ extern "C" __global__ void fettle_spin(unsigned long ns, unsigned long* out) {
   if (out != nullptr) *out = now * 10;
 }
 
-// Launched with 256 threads a block and kDigestBlocks blocks.
-#define FETTLE_THREAD \
-  ((unsigned long long)__builtin_amdgcn_workgroup_id_x() * 256 + __builtin_amdgcn_workitem_id_x())
-#define FETTLE_THREADS (1024ull * 256)
+#define __shared__ __attribute__((shared))
+#define FETTLE_BLOCK_INDEX ((unsigned long long)__builtin_amdgcn_workgroup_id_x())
+#define FETTLE_THREAD_INDEX __builtin_amdgcn_workitem_id_x()
+#define FETTLE_BARRIER()                                   \
+  do {                                                     \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+    __builtin_amdgcn_s_barrier();                          \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"); \
+  } while (0)
 #define FETTLE_ADD_TO_GLOBAL(to, value) \
   __hip_atomic_fetch_add(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #include "digest.h"

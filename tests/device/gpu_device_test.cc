@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of a GPU device, run on whatever GPU is here. FETTLE_REQUIRE_GPU=1 makes a missing
 // device a failure.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -167,9 +169,10 @@ TEST_P(GpuDeviceContract, DigestsWhatMemoryHolds) {
   const auto first = Upload(bytes), second = Upload(bytes);
   const auto digest = [&](const DeviceBuffer& buffer, std::int64_t offset, std::int64_t size,
                           std::uint64_t key) {
-    const auto found = device_->Digest(buffer, offset, size, key, seconds(10));
+    const std::array ranges{DeviceRange{&buffer, offset, size}};
+    const auto found = device_->Digests(ranges, key, seconds(10));
     EXPECT_TRUE(found.ok()) << found.status();
-    return found.ok() ? *found : DeviceDigest{};
+    return found.ok() ? found->front() : DeviceDigest{};
   };
   const DeviceDigest whole = digest(*first, 0, 100'003, 7);
   EXPECT_EQ(whole, digest(*second, 0, 100'003, 7));
@@ -195,7 +198,30 @@ TEST_P(GpuDeviceContract, DigestsWhatMemoryHolds) {
   std::vector<std::uint8_t> zeros(64, 0);
   EXPECT_NE(digest(*Upload(zeros), 0, 63, 7), digest(*Upload(zeros), 0, 64, 7));
   EXPECT_EQ(digest(*first, 5, 0, 7), digest(*second, 9, 0, 7));
-  EXPECT_TRUE(absl::IsInvalidArgument(device_->Digest(*first, 1, 100'003, 7, seconds(1)).status()));
+  const std::array beyond{DeviceRange{first.get(), 1, 100'003}};
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->Digests(beyond, 7, seconds(1)).status()));
+  // Many at once, each its own.
+  std::vector<DeviceRange> many;
+  for (std::int64_t i = 0; i < 600; ++i) many.push_back({first.get(), i, 1000});
+  const auto all = device_->Digests(many, 7, seconds(10));
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const std::int64_t i : {0, 255, 256, 599}) {
+    EXPECT_EQ((*all)[static_cast<std::size_t>(i)], digest(*first, i, 1000, 7)) << i;
+  }
+}
+
+TEST_P(GpuDeviceContract, FreedMemoryKeepsNoAnswers) {
+  const std::vector<std::uint8_t> secret(1 << 20, 0x5C);
+  std::uint64_t address = 0;
+  {
+    const auto buffer = Upload(secret);
+    address = buffer->address();
+  }
+  auto again = device_->Allocate(1 << 20);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->address(), address);  // Kept for reuse.
+  const std::vector<std::uint8_t> found = Fetch<std::uint8_t>(*device_, **again);
+  EXPECT_EQ(std::count(found.begin(), found.end(), 0x5C), 0);
 }
 
 TEST_P(GpuDeviceContract, RefusesLaunchesBeyondLimits) {

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/digest.h"
 #include "device/launch_check.h"
 
 namespace fettle {
@@ -57,7 +58,8 @@ class HostEvent final : public DeviceEvent {
 
 }  // namespace
 
-HostDevice::HostDevice() {
+HostDevice::HostDevice(bool as_gpu) : takes_digests_(as_gpu) {
+  if (as_gpu) info_.target.vendor = Vendor::kNvidia;
   info_.id = "cpu";
   info_.model = "host functions";
   info_.target.name = "cpu";
@@ -114,6 +116,27 @@ absl::Status HostDevice::Fill(DeviceBuffer& to, std::int64_t offset, std::int64_
   if (auto status = CheckRange(to, offset, size_bytes, "fill"); !status.ok()) return status;
   std::memset(At(to, offset), byte, static_cast<std::size_t>(size_bytes));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<DeviceDigest>> HostDevice::Digests(std::span<const DeviceRange> ranges,
+                                                              std::uint64_t key,
+                                                              std::chrono::nanoseconds) {
+  if (!takes_digests_) return absl::UnimplementedError("this fake takes no digests");
+  ++digests_;
+  std::vector<DeviceDigest> digests;
+  for (const DeviceRange& range : ranges) {
+    if (auto status = CheckRange(*range.buffer, range.offset, range.size_bytes, "digest");
+        !status.ok()) {
+      return status;
+    }
+    const std::string hex =
+        Sha256Hex(fmt::format("{:x}", key) +
+                  std::string(reinterpret_cast<const char*>(At(*range.buffer, range.offset)),
+                              static_cast<std::size_t>(range.size_bytes)));
+    digests.push_back({std::stoull(hex.substr(0, 16), nullptr, 16),
+                       std::stoull(hex.substr(16, 16), nullptr, 16)});
+  }
+  return digests;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceModule>> HostDevice::Load(

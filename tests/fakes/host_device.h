@@ -20,7 +20,9 @@ class HostDevice final : public Device {
   // The launch as a whole: grid, block and the raw arguments.
   using Kernel = std::function<absl::Status(const LaunchConfig&, std::span<const KernelArgument>)>;
 
-  HostDevice();
+  // `as_gpu`: says that it is one and takes digests, so that outputs, inputs and guards are handled
+  // as on a GPU.
+  explicit HostDevice(bool as_gpu = false);
   void Register(std::string symbol, Kernel kernel) {
     kernels_[std::move(symbol)] = std::move(kernel);
   }
@@ -39,6 +41,10 @@ class HostDevice final : public Device {
                           std::int64_t from_offset, std::int64_t size_bytes) override;
   absl::Status Fill(DeviceBuffer& to, std::int64_t offset, std::int64_t size_bytes,
                     std::uint8_t byte) override;
+  absl::StatusOr<std::vector<DeviceDigest>> Digests(std::span<const DeviceRange> ranges,
+                                                    std::uint64_t key,
+                                                    std::chrono::nanoseconds limit) override;
+  int digests() const { return digests_; }  // Calls so far.
   absl::StatusOr<std::unique_ptr<DeviceModule>> Load(std::string_view code_object,
                                                      std::span<const std::string> symbols) override;
   absl::Status Launch(DeviceModule& module, std::string_view symbol, const LaunchConfig& config,
@@ -62,6 +68,8 @@ class HostDevice final : public Device {
   std::map<std::string, Kernel, std::less<>> kernels_;
   std::vector<CheckFinding> findings_;
   int launches_ = 0;
+  int digests_ = 0;
+  bool takes_digests_ = false;
 };
 
 // Argument `i` as a value or address.

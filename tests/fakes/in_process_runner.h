@@ -50,10 +50,16 @@ class InProcessRunner final : public RunnerSession {
     if (!time_case_) return absl::UnimplementedError("this runner does not time");
     return time_case_(request, device_, *a->second, *b->second);
   }
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>& rows) override {
+    ++fetches_;
+    return runner_.Fetch(rows);
+  }
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
   // Every RunCase request so far.
   const std::vector<RunRequest>& requests() const { return requests_; }
+  int fetches() const { return fetches_; }
 
  private:
   Device& device_;
@@ -62,6 +68,7 @@ class InProcessRunner final : public RunnerSession {
   TimeFunction time_case_;
   std::vector<RunRequest> requests_;
   std::int64_t next_ = 1;
+  int fetches_ = 0;
 };
 
 }  // namespace fettle

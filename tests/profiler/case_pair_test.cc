@@ -49,7 +49,8 @@ std::vector<std::uint8_t> Numbers(std::int32_t first) {
 }
 
 // y = 2 x, by an honest kernel and by several that are not.
-class CasePairTest : public ::testing::Test {
+// On a device whose memory is read, and on one that takes digests.
+class CasePairTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     Register("honest", [](std::int32_t* x, std::int32_t* y) {
@@ -87,6 +88,17 @@ class CasePairTest : public ::testing::Test {
     });
   }
 
+  std::shared_ptr<const CaseImages> Images(std::int32_t first) {
+    auto images = CaseImages::Make(device_, bound_case_, {Numbers(first), {}});
+    EXPECT_TRUE(images.ok()) << images.status();
+    return images.value_or(nullptr);
+  }
+  std::vector<std::vector<std::uint8_t>> Sampled() {
+    auto outputs = pair_->sampled().FetchAll();
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    return outputs.value_or(std::vector<std::vector<std::uint8_t>>());
+  }
+
   // `samples` interleaved samples of the honest kernel (a) and `candidate` (b).
   void Measure(const std::string& candidate, int samples = 60) {
     auto module = device_.Load("", symbols_);
@@ -95,10 +107,10 @@ class CasePairTest : public ::testing::Test {
     CasePairOptions options;
     options.rotation_bytes = 200'000;
     options.seed = 3;
-    auto pair = CasePair::Create(
-        device_, bound_case_, {module_.get(), {{"honest", "honest"}}, PlanOf("honest")},
-        {module_.get(), {{candidate, candidate}}, PlanOf(candidate)},
-        {CaseInputs{Numbers(1), {}}, CaseInputs{Numbers(5000), {}}}, options);
+    auto pair = CasePair::Create(device_, bound_case_,
+                                 {module_.get(), {{"honest", "honest"}}, PlanOf("honest")},
+                                 {module_.get(), {{candidate, candidate}}, PlanOf(candidate)},
+                                 {Images(1), Images(5000)}, options);
     ASSERT_TRUE(pair.ok()) << pair.status();
     pair_ = *std::move(pair);
     for (int i = 0; i < samples; ++i) {
@@ -109,7 +121,7 @@ class CasePairTest : public ::testing::Test {
     }
   }
 
-  HostDevice device_;
+  HostDevice device_{GetParam()};
   BoundCase bound_case_;
   std::vector<std::string> symbols_;
   std::map<void*, std::vector<std::int32_t>> remembered_;
@@ -117,7 +129,10 @@ class CasePairTest : public ::testing::Test {
   std::unique_ptr<CasePair> pair_;
 };
 
-TEST_F(CasePairTest, PassesAnHonestKernelAndReturnsOneOfItsOutputs) {
+INSTANTIATE_TEST_SUITE_P(Devices, CasePairTest, ::testing::Values(false, true),
+                         [](const auto& param) { return param.param ? "gpu" : "host"; });
+
+TEST_P(CasePairTest, PassesAnHonestKernelAndReturnsOneOfItsOutputs) {
   Measure("honest");
   EXPECT_GE(pair_->slots(), 3);
   EXPECT_GE(pair_->rotated_bytes(), 200'000);
@@ -125,43 +140,43 @@ TEST_F(CasePairTest, PassesAnHonestKernelAndReturnsOneOfItsOutputs) {
   EXPECT_TRUE(pair_->outputs_equal());
   EXPECT_FALSE(pair_->modified_input());
   EXPECT_FALSE(pair_->guard_violation());
-  ASSERT_EQ(pair_->sampled_outputs().size(), 1u);
+  ASSERT_EQ(Sampled().size(), 1u);
   std::int32_t last = 0;
-  std::memcpy(&last, pair_->sampled_outputs()[0].data() + 4 * (kCount - 1), 4);
+  std::memcpy(&last, Sampled()[0].data() + 4 * (kCount - 1), 4);
   EXPECT_EQ(last, 2 * kCount);  // Of the first input set.
 }
 
-TEST_F(CasePairTest, LeavesPoisonWhereAKernelWritesNothing) {
+TEST_P(CasePairTest, LeavesPoisonWhereAKernelWritesNothing) {
   Measure("nothing");
-  ASSERT_EQ(pair_->sampled_outputs().size(), 1u);
-  EXPECT_EQ(pair_->sampled_outputs()[0], std::vector<std::uint8_t>(kCount * 4, 0xFF));
+  ASSERT_EQ(Sampled().size(), 1u);
+  EXPECT_EQ(Sampled()[0], std::vector<std::uint8_t>(kCount * 4, 0xFF));
   Measure("half");
-  EXPECT_EQ(pair_->sampled_outputs()[0].back(), 0xFF);
+  EXPECT_EQ(Sampled()[0].back(), 0xFF);
 }
 
-TEST_F(CasePairTest, CatchesAnAnswerRememberedByAddress) {
+TEST_P(CasePairTest, CatchesAnAnswerRememberedByAddress) {
   Measure("remembers");
   EXPECT_FALSE(pair_->outputs_equal());
 }
 
-TEST_F(CasePairTest, CatchesAChangedInput) {
+TEST_P(CasePairTest, CatchesAChangedInput) {
   Measure("writes_input");
   EXPECT_EQ(pair_->modified_input(), "x");
 }
 
-TEST_F(CasePairTest, CatchesAnOverrun) {
+TEST_P(CasePairTest, CatchesAnOverrun) {
   Measure("overrun");
   ASSERT_TRUE(pair_->guard_violation());
   EXPECT_NE(pair_->guard_violation()->find("y"), std::string::npos);
 }
 
-TEST_F(CasePairTest, AllowsDifferentOutputsWhereTheContractDoes) {
+TEST_P(CasePairTest, AllowsDifferentOutputsWhereTheContractDoes) {
   bound_case_.deterministic = false;
   Measure("remembers");
   EXPECT_TRUE(pair_->outputs_equal());
 }
 
-TEST_F(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
+TEST_P(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
   BoundPlan plan = PlanOf("honest");
   BoundWorkspace scratch{.name = "scratch", .dtype = DType::kI32, .count = kCount, .zero = true};
   plan.workspace.push_back(scratch);
@@ -179,7 +194,7 @@ TEST_F(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
   options.cold = false;
   auto pair = CasePair::Create(device_, bound_case_, {module->get(), {{"honest", "honest"}}, plan},
                                {module->get(), {{"honest", "honest"}}, plan},
-                               {CaseInputs{Numbers(1), {}}, CaseInputs{Numbers(2), {}}}, options);
+                               {Images(1), Images(2)}, options);
   ASSERT_TRUE(pair.ok()) << pair.status();
   EXPECT_EQ((*pair)->slots(), 1);
   ASSERT_TRUE((*pair)->Enqueue(Side::kA, 0).ok());

@@ -56,7 +56,8 @@ void Honest(const Problem& p) {
   for (std::int64_t c = 0; c < p.cols; ++c) p.z[c] = 2 * p.w[c];
 }
 
-class VerifyTest : public ::testing::Test {
+// On a device whose memory the worker reads, and on one that takes digests and leaves outputs.
+class VerifyTest : public ::testing::TestWithParam<bool> {
  protected:
   static void SetUpTestSuite() {
     ReferenceSource source;
@@ -110,11 +111,13 @@ class VerifyTest : public ::testing::Test {
       one.bound_case = bound_case;
       one.kernel = Kernel(symbol, bound_case);
       one.baseline = Kernel("honest", bound_case);
+      one.baseline_digest = "honest";
       cases.push_back(std::move(one));
     }
     Verifier verifier(runner_, *reference_);
     VerifyOptions options;
     options.seed = 42;
+    options.judged = &judged_;
     auto report = verifier.Verify(cases, options);
     EXPECT_TRUE(report.ok()) << report.status();
     return report.value_or(VerificationReport());
@@ -128,13 +131,16 @@ class VerifyTest : public ::testing::Test {
   }
 
   static Reference* reference_;
-  HostDevice device_;
+  HostDevice device_{GetParam()};
   InProcessRunner runner_{device_};
+  JudgementCache judged_;
   std::vector<BoundCase> cases_;
 };
 Reference* VerifyTest::reference_ = nullptr;
+INSTANTIATE_TEST_SUITE_P(Devices, VerifyTest, ::testing::Values(false, true),
+                         [](const auto& param) { return param.param ? "gpu" : "host"; });
 
-TEST_F(VerifyTest, HonestKernelPassesEveryCheck) {
+TEST_P(VerifyTest, HonestKernelPassesEveryCheck) {
   const VerificationReport report = Verify("honest");
   ASSERT_TRUE(report.passed) << report.failure.message;
   ASSERT_EQ(report.cases.size(), 3u);
@@ -146,7 +152,26 @@ TEST_F(VerifyTest, HonestKernelPassesEveryCheck) {
   EXPECT_EQ(report.cases[2].outputs[0].compared, 2048);
 }
 
-TEST_F(VerifyTest, BlockedSummationPasses) {
+TEST_P(VerifyTest, JudgesEqualBytesOnceOnADeviceThatTakesDigests) {
+  ASSERT_TRUE(Verify("honest").passed);
+  const std::size_t first = runner_.requests().size();
+  const int fetched = runner_.fetches();
+  EXPECT_EQ(fetched > 0, GetParam());
+  const VerificationReport again = Verify("honest");
+  ASSERT_TRUE(again.passed) << again.failure.message;
+  EXPECT_EQ(again.cases[0].outputs.size(), 2u);
+  EXPECT_EQ(runner_.fetches(), fetched);
+  // The baseline ran for the first one only.
+  EXPECT_EQ(runner_.requests().size() - first < first, GetParam());
+  // What was judged right does not make anything else right.
+  Register("wrong", [](const Problem& p) {
+    Honest(p);
+    p.y[p.rows - 1] += 1;
+  });
+  ExpectFails("wrong", "tolerance");
+}
+
+TEST_P(VerifyTest, BlockedSummationPasses) {
   Register("blocked", [](const Problem& p) {
     Honest(p);
     for (std::int64_t r = 0; r < p.rows; ++r) {
@@ -159,12 +184,12 @@ TEST_F(VerifyTest, BlockedSummationPasses) {
   EXPECT_TRUE(report.passed) << report.failure.message;
 }
 
-TEST_F(VerifyTest, NoOpFailsOnPoison) {
+TEST_P(VerifyTest, NoOpFailsOnPoison) {
   Register("noop", [](const Problem&) {});
   ExpectFails("noop", "poison_survived");
 }
 
-TEST_F(VerifyTest, TailNotWrittenFailsOnPoison) {
+TEST_P(VerifyTest, TailNotWrittenFailsOnPoison) {
   Register("tail", [](const Problem& p) {
     Problem q = p;
     q.rows = p.rows / 4 * 4;
@@ -173,7 +198,7 @@ TEST_F(VerifyTest, TailNotWrittenFailsOnPoison) {
   ExpectFails("tail", "poison_survived");
 }
 
-TEST_F(VerifyTest, SecondaryOutputUntouchedFailsOnPoison) {
+TEST_P(VerifyTest, SecondaryOutputUntouchedFailsOnPoison) {
   Register("secondary", [](const Problem& p) {
     Problem q = p;
     std::vector<float> z(static_cast<std::size_t>(p.cols));
@@ -183,7 +208,7 @@ TEST_F(VerifyTest, SecondaryOutputUntouchedFailsOnPoison) {
   ExpectFails("secondary", "poison_survived");
 }
 
-TEST_F(VerifyTest, ModifiedInputFails) {
+TEST_P(VerifyTest, ModifiedInputFails) {
   Register("destroys", [](const Problem& p) {
     Honest(p);
     p.w[0] = 0;
@@ -191,7 +216,7 @@ TEST_F(VerifyTest, ModifiedInputFails) {
   ExpectFails("destroys", "input_modified");
 }
 
-TEST_F(VerifyTest, ZeroedInputsAndOutputsFail) {
+TEST_P(VerifyTest, ZeroedInputsAndOutputsFail) {
   Register("zero_all", [](const Problem& p) {
     for (std::int64_t i = 0; i < p.rows * p.cols; ++i) p.x[i] = 0;
     for (std::int64_t c = 0; c < p.cols; ++c) p.w[c] = p.z[c] = 0;
@@ -200,7 +225,7 @@ TEST_F(VerifyTest, ZeroedInputsAndOutputsFail) {
   ExpectFails("zero_all", "input_modified");
 }
 
-TEST_F(VerifyTest, GuardOverwrittenFails) {
+TEST_P(VerifyTest, GuardOverwrittenFails) {
   Register("overrun", [](const Problem& p) {
     Honest(p);
     p.y[p.rows] = 1;
@@ -208,7 +233,7 @@ TEST_F(VerifyTest, GuardOverwrittenFails) {
   ExpectFails("overrun", "guard_overwritten");
 }
 
-TEST_F(VerifyTest, OneNaNFailsOnClass) {
+TEST_P(VerifyTest, OneNaNFailsOnClass) {
   Register("nan", [](const Problem& p) {
     Honest(p);
     p.y[p.rows / 2] = std::nanf("");
@@ -216,7 +241,7 @@ TEST_F(VerifyTest, OneNaNFailsOnClass) {
   ExpectFails("nan", "class_mismatch");
 }
 
-TEST_F(VerifyTest, NondeterministicFailsUnlessDeclared) {
+TEST_P(VerifyTest, NondeterministicFailsUnlessDeclared) {
   int calls = 0;
   Register("wobble", [&calls](const Problem& p) {
     Honest(p);
@@ -233,7 +258,7 @@ TEST_F(VerifyTest, NondeterministicFailsUnlessDeclared) {
   EXPECT_THAT(report.cases[0].checks, ::testing::Contains("spread"));
 }
 
-TEST_F(VerifyTest, ResultCachedByAddressFailsAfterAChangeInPlace) {
+TEST_P(VerifyTest, ResultCachedByAddressFailsAfterAChangeInPlace) {
   std::map<const float*, std::vector<float>> memo;
   Register("memo", [&memo](const Problem& p) {
     auto& kept = memo[p.x];
@@ -249,7 +274,7 @@ TEST_F(VerifyTest, ResultCachedByAddressFailsAfterAChangeInPlace) {
   ExpectFails("memo", "stale_result");
 }
 
-TEST_F(VerifyTest, HardCodedSizesFail) {
+TEST_P(VerifyTest, HardCodedSizesFail) {
   Register("sized", [](const Problem& p) {
     Problem q = p;
     if (p.cols != 64 && p.cols != 16) q.cols = p.cols - 1;  // Right for the usual sizes only.
@@ -261,7 +286,7 @@ TEST_F(VerifyTest, HardCodedSizesFail) {
   EXPECT_EQ(report.failure.case_label, "checked/1");
 }
 
-TEST_F(VerifyTest, LeftoverStateFailsInRotatedOrder) {
+TEST_P(VerifyTest, LeftoverStateFailsInRotatedOrder) {
   std::int64_t largest = 0;
   int calls = 0;
   Register("leftover", [&](const Problem& p) {
@@ -281,7 +306,7 @@ TEST_F(VerifyTest, LeftoverStateFailsInRotatedOrder) {
   EXPECT_EQ(report->failure.reason_code, "order_dependent") << calls;
 }
 
-TEST_F(VerifyTest, PrecisionDowngradeFailsOnTheBudget) {
+TEST_P(VerifyTest, PrecisionDowngradeFailsOnTheBudget) {
   for (BoundCase& bound_case : cases_) {
     bound_case.linear = false;
     bound_case.tolerances[0].kind = BoundTolerance::Kind::kRelative;
@@ -300,7 +325,7 @@ TEST_F(VerifyTest, PrecisionDowngradeFailsOnTheBudget) {
   ExpectFails("half", "error_budget");
 }
 
-TEST_F(VerifyTest, SwappedRowsFailOnExactIntegers) {
+TEST_P(VerifyTest, SwappedRowsFailOnExactIntegers) {
   for (BoundCase& bound_case : cases_) {
     bound_case.tolerances[0].kind = BoundTolerance::Kind::kRelative;
     bound_case.tolerances[0].atol = 1e6;  // Hides everything but the probe.
@@ -316,7 +341,7 @@ TEST_F(VerifyTest, SwappedRowsFailOnExactIntegers) {
   EXPECT_FALSE(report.passed);
 }
 
-TEST_F(VerifyTest, SniffingAPrefixFails) {
+TEST_P(VerifyTest, SniffingAPrefixFails) {
   Register("sniffs", [](const Problem& p) {
     float largest = 0;
     for (std::int64_t i = 0; i < std::min<std::int64_t>(8, p.cols); ++i) {
@@ -336,7 +361,7 @@ TEST_F(VerifyTest, SniffingAPrefixFails) {
   EXPECT_FALSE(report.passed);
 }
 
-TEST_F(VerifyTest, DeviceErrorsBecomeVerdicts) {
+TEST_P(VerifyTest, DeviceErrorsBecomeVerdicts) {
   struct Kind {
     absl::StatusCode code;
     Verdict verdict;
@@ -359,7 +384,7 @@ TEST_F(VerifyTest, DeviceErrorsBecomeVerdicts) {
   EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(VerifyTest, HeldOutFailuresGiveTheirClassOnly) {
+TEST_P(VerifyTest, HeldOutFailuresGiveTheirClassOnly) {
   cases_.push_back(Case("held_out/0", 12, 61));
   cases_.back().set = CaseSet::kHeldOut;
   cases_[1] = Case("checked/1", 5, 8);
@@ -386,7 +411,7 @@ TEST_F(VerifyTest, HeldOutFailuresGiveTheirClassOnly) {
   EXPECT_EQ(text.find("rows=12"), std::string::npos);
 }
 
-TEST_F(VerifyTest, UnsupportedCasesAreReported) {
+TEST_P(VerifyTest, UnsupportedCasesAreReported) {
   Verifier verifier(runner_, *reference_);
   std::vector<CaseUnderTest> cases = {{cases_[0], true, Kernel("honest", cases_[0]), std::nullopt},
                                       {cases_[1], false, {}, std::nullopt}};
@@ -396,7 +421,7 @@ TEST_F(VerifyTest, UnsupportedCasesAreReported) {
   EXPECT_TRUE(report->cases[1].unsupported);
 }
 
-TEST_F(VerifyTest, CheckModeFindingsFail) {
+TEST_P(VerifyTest, CheckModeFindingsFail) {
   Register("found", [this](const Problem& p) {
     Honest(p);
     device_.AddFinding({"race.block", true, "two threads write s[3]", "kernel.cu", 17});

@@ -156,6 +156,10 @@ class NullSession final : public RunnerSession {
   absl::StatusOr<TimeObservation> TimeCase(const TimeRequest&) override {
     return TimeObservation{};
   }
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>&) override {
+    return absl::UnimplementedError("no outputs");
+  }
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
  private:

@@ -107,6 +107,10 @@ class EvilSession final : public RunnerSession {
   absl::StatusOr<TimeObservation> TimeCase(const TimeRequest&) override {
     return absl::AbortedError("CUDA_ERROR_ILLEGAL_ADDRESS (700): planted");
   }
+  absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(
+      const std::vector<std::vector<std::int64_t>>&) override {
+    return absl::UnimplementedError("no outputs");
+  }
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
  private:

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/case_inputs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/status_macros.h"
+
+namespace fettle {
+namespace {
+
+// Cases alternate between their inputs and changed ones, which are kept whatever their size.
+constexpr std::size_t kAlwaysKept = 2;
+constexpr std::int64_t kMostCpuBytes = std::int64_t{128} << 20;
+constexpr std::int64_t kMostGpuBytes = std::int64_t{16} << 30;
+
+std::string KeyOf(const Fill& fill) {
+  std::uint64_t list = fill.list.size();
+  for (const std::int64_t entry : fill.list) {
+    list = (list ^ static_cast<std::uint64_t>(entry)) * 0x100000001B3ull;
+    list ^= list >> 29;
+  }
+  std::string key = fmt::format("{} {} {} {} {} {:x} {}", static_cast<int>(fill.kind), fill.a,
+                                fill.b, fill.lo, fill.hi, list, fill.file);
+  for (const auto& [row, one] : fill.rows) key += fmt::format(" {}:{}", row, KeyOf(one));
+  return key;
+}
+
+// What decides the bytes: the spec, and of each tensor what is filled and how it lies in memory.
+// Labels of held-out cases come back with other sizes, so that shapes count too.
+std::string KeyOf(const BoundCase& bound_case, const InputSpec& spec) {
+  std::string key = fmt::format("{} {:x} {} {} {}", bound_case.label, spec.seed,
+                                static_cast<int>(spec.set), spec.flip_tensor, spec.flip_element);
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    key += fmt::format("|{} {} {} {} [{}] [{}] {} {}", tensor.name, tensor.member,
+                       static_cast<int>(tensor.role), static_cast<int>(tensor.dtype),
+                       fmt::join(tensor.shape, ","), fmt::join(tensor.strides, ","), tensor.is_null,
+                       KeyOf(tensor.fill));
+  }
+  return key;
+}
+
+// Rows of inout tensor `index` that the operator may change, or nothing when all may change.
+std::optional<std::vector<std::int64_t>> TouchedRows(const BoundCase& bound_case, std::size_t index,
+                                                     const CaseInputs& inputs) {
+  const Restore& restore = bound_case.tensors[index].restore;
+  if (restore.kind == Restore::Kind::kTouchedList) return restore.rows;
+  if (restore.kind != Restore::Kind::kTouchedIndex) return std::nullopt;
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    if (tensor.name != restore.index || tensor.is_null) continue;
+    for (std::int64_t e = 0; e < tensor.elements(); ++e) {
+      rows.push_back(DecodeInteger(tensor.dtype, inputs[i].data(), e));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+CaseInputCache::CaseInputCache(Device& device)
+    : device_(device),
+      most_bytes_(device.info().target.vendor == Vendor::kCpu
+                      ? kMostCpuBytes
+                      : std::min(kMostGpuBytes, device.info().memory_bytes / 8)) {}
+
+void CaseInputCache::Clear() {
+  entries_.clear();
+  bytes_ = 0;
+}
+
+absl::StatusOr<std::shared_ptr<const CaseInputCache::Entry>> CaseInputCache::Get(
+    const BoundCase& bound_case, const InputSpec& spec,
+    const std::map<std::string, std::string>& files) {
+  std::string key = KeyOf(bound_case, spec);
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&key](const auto& entry) { return entry->key == key; });
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front();
+  }
+  FETTLE_ASSIGN_OR_RETURN(CaseInputs inputs, MakeInputs(bound_case, spec, files));
+  auto entry = std::make_shared<Entry>();
+  entry->key = std::move(key);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    entry->touched.push_back(bound_case.tensors[i].role == Role::kInOut
+                                 ? TouchedRows(bound_case, i, inputs)
+                                 : std::nullopt);
+  }
+  absl::StatusOr<std::shared_ptr<const CaseImages>> images =
+      CaseImages::Make(device_, bound_case, inputs, entry->touched);
+  if (absl::IsResourceExhausted(images.status()) && !entries_.empty()) {
+    Clear();
+    images = CaseImages::Make(device_, bound_case, inputs, entry->touched);
+  }
+  FETTLE_RETURN_IF_ERROR(images.status());
+  entry->images = *std::move(images);
+  const bool some_stay = std::any_of(entry->touched.begin(), entry->touched.end(),
+                                     [](const auto& rows) { return rows.has_value(); });
+  if (some_stay) entry->host = std::move(inputs);
+  bytes_ += entry->images->size_bytes();
+  entries_.push_front(std::move(entry));
+  while (bytes_ > most_bytes_ && entries_.size() > kAlwaysKept) {
+    bytes_ -= entries_.back()->images->size_bytes();
+    entries_.pop_back();
+  }
+  return entries_.front();
+}
+
+}  // namespace fettle
