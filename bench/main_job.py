@@ -31,14 +31,18 @@ def units(fettle, job_id):
 
 
 def stages(fettle, job_id):
-    """Milliseconds by what units did; nothing where there is no zstd to read results with."""
-    spent = collections.Counter()
+    """Milliseconds by what units did, summed and unit by unit; nothing where there is no zstd to read
+    results with."""
+    spent, units_of = collections.Counter(), []
     if shutil.which("zstd") is None:
-        return spent
+        return spent, units_of
     for _, result in fettle.results(job_id):
-        for stage in result["environment"].get("stages", []):
-            spent[stage["doing"].split(" timed/")[0].split(" checked/")[0]] += stage["ms"]
-    return spent
+        steps = result["environment"].get("stages", [])
+        verdict = (result.get("verdict") or {}).get("verdict", "-")
+        units_of.append([verdict, [[step["doing"], round(step["ms"], 1)] for step in steps]])
+        for step in steps:
+            spent[step["doing"].split(" timed/")[0].split(" checked/")[0]] += step["ms"]
+    return spent, units_of
 
 
 def run_task(fettle, name, arguments, out):
@@ -51,7 +55,8 @@ def run_task(fettle, name, arguments, out):
     end = fettle.json("jobs", job["id"])
     row = {"task": name, "job": end, "seconds": time.monotonic() - begin,
            "candidates": fettle.json("candidates", job["id"]), "units": units(fettle, job["id"]),
-           "stages": stages(fettle, job["id"])}
+           }
+    row["stages"], row["unit_stages"] = stages(fettle, job["id"])
     variants = [v for v in fettle.json("variants") if v.get("job_id", v.get("jobId")) == job["id"]]
     best = next((v for v in variants if v["status"] == "accepted"), None)
     row["best"] = best

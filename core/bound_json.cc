@@ -36,13 +36,62 @@ std::string_view NameOf(const std::array<std::string_view, N>& names, E value) {
   return names[static_cast<std::size_t>(value)];
 }
 
+// Long lists (a length for each of half a million bags) travel as text: base64 of one varint for
+// each entry's difference from the one before, zigzag. As numbers they would take most of the time
+// of a call.
+constexpr std::size_t kLongList = 64;
+
+json ListJson(const std::vector<std::int64_t>& list) {
+  if (list.size() <= kLongList) return list;
+  std::string bytes;
+  std::uint64_t before = 0;
+  for (const std::int64_t entry : list) {
+    const std::uint64_t change = static_cast<std::uint64_t>(entry) - before;
+    std::uint64_t zigzag = (change << 1) ^ (0 - (change >> 63));
+    for (; zigzag >= 0x80; zigzag >>= 7) bytes += static_cast<char>(zigzag | 0x80);
+    bytes += static_cast<char>(zigzag);
+    before = static_cast<std::uint64_t>(entry);
+  }
+  return Base64Encode(bytes);
+}
+
+absl::StatusOr<std::vector<std::int64_t>> ListFromText(const std::string& text) {
+  FETTLE_ASSIGN_OR_RETURN(const std::string bytes, Base64Decode(text));
+  std::vector<std::int64_t> list;
+  std::uint64_t before = 0, zigzag = 0;
+  int shift = 0;
+  for (const char byte : bytes) {
+    if (shift > 63) return absl::InvalidArgumentError("an entry is longer than 64 bits");
+    const auto bits = static_cast<std::uint64_t>(byte & 0x7F);
+    if (shift == 63 && bits > 1) return absl::InvalidArgumentError("an entry passes 64 bits");
+    zigzag |= bits << shift;
+    shift += 7;
+    if ((byte & 0x80) != 0) continue;
+    before += (zigzag >> 1) ^ (0 - (zigzag & 1));
+    list.push_back(static_cast<std::int64_t>(before));
+    zigzag = 0;
+    shift = 0;
+  }
+  if (shift != 0) return absl::InvalidArgumentError("the last entry is cut short");
+  return list;
+}
+
+void GetList(JsonReader& reader, std::string_view key, std::vector<std::int64_t>& out) {
+  if (!reader.Has(key)) return reader.Fail(key, "is missing");
+  const json& value = reader.Child(key);
+  if (!value.is_string()) return reader.Get(key, out);
+  absl::StatusOr<std::vector<std::int64_t>> list = ListFromText(value.get<std::string>());
+  if (!list.ok()) return reader.Fail(key, std::string(list.status().message()));
+  out = *std::move(list);
+}
+
 json ToJson(const Fill& fill) {
   json out = {{"kind", NameOf(kFills, fill.kind)},
               {"a", JsonNumber(fill.a)},
               {"b", JsonNumber(fill.b)},
               {"lo", fill.lo},
               {"hi", fill.hi},
-              {"list", fill.list},
+              {"list", ListJson(fill.list)},
               {"file", fill.file}};
   json rows = json::array();
   for (const auto& [row, override_fill] : fill.rows) {
@@ -60,7 +109,7 @@ absl::StatusOr<Fill> FillFromJson(const json& in, int depth) {
   reader.Get("b", fill.b);
   reader.Get("lo", fill.lo);
   reader.Get("hi", fill.hi);
-  reader.Get("list", fill.list);
+  GetList(reader, "list", fill.list);
   reader.Get("file", fill.file);
   reader.ForEach("rows", [&](const json& entry) -> absl::Status {
     if (depth > 0 || !entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer()) {
@@ -86,7 +135,7 @@ json ToJson(const BoundTensor& tensor) {
           {"restore",
            {{"kind", NameOf(kRestores, tensor.restore.kind)},
             {"index", tensor.restore.index},
-            {"rows", tensor.restore.rows}}},
+            {"rows", ListJson(tensor.restore.rows)}}},
           {"is_null", tensor.is_null},
           {"nonfinite", tensor.nonfinite}};
 }
@@ -125,7 +174,7 @@ absl::StatusOr<BoundTensor> TensorFromJson(const json& in) {
     Restore out;
     out.kind = inner.Enum("kind", ParseName<Restore::Kind, kRestores>, Restore::Kind::kNone);
     inner.Get("index", out.index);
-    inner.Get("rows", out.rows);
+    GetList(inner, "rows", out.rows);
     FETTLE_RETURN_IF_ERROR(inner.Finish());
     return out;
   });
@@ -169,7 +218,7 @@ absl::StatusOr<BoundDim> DimFromJson(const json& in) {
   BoundDim dim;
   reader.Get("name", dim.name);
   reader.Get("is_list", dim.is_list);
-  reader.Get("values", dim.values);
+  GetList(reader, "values", dim.values);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   if (!dim.is_list && dim.values.size() != 1) {
     return absl::InvalidArgumentError(fmt::format("dim {}: needs one value", dim.name));
@@ -396,7 +445,8 @@ json ToJson(const BoundCase& bound_case) {
     types.push_back(json::array({family, DTypeName(dtype)}));
   }
   for (const auto& dim : bound_case.dims) {
-    dims.push_back({{"name", dim.name}, {"is_list", dim.is_list}, {"values", dim.values}});
+    dims.push_back(
+        {{"name", dim.name}, {"is_list", dim.is_list}, {"values", ListJson(dim.values)}});
   }
   for (const auto& tensor : bound_case.tensors) tensors.push_back(ToJson(tensor));
   for (const auto& scalar : bound_case.scalars) {

@@ -22,7 +22,7 @@ namespace fettle {
 namespace {
 
 constexpr int kMinWindow = 2;
-constexpr int kMaxWindow = 16;
+constexpr int kMaxWindow = 64;
 constexpr int kReplayPage = 500;
 // From the lease; a worker may hold a second unit before it turns to this one.
 constexpr std::int64_t kEvaluateDeadlineMs = 300'000;

@@ -259,7 +259,11 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   request.want_outputs = !screen && services_.lane->on_cpu();
   request.keep_outputs = !screen && !services_.lane->on_cpu();
   // A processor has no clocks to raise and no context to set up.
-  if (services_.lane->on_cpu()) request.warmup_seconds = 0.05;
+  if (services_.lane->on_cpu()) {
+    request.warmup_seconds = 0.05;
+  } else if (!confirms()) {
+    request.warmup_seconds = 0.05;  // Screening ran just before.
+  }
   if (!confirms()) {  // Chooses what to confirm, and decides nothing.
     request.max_blocks = request.min_blocks;
     request.pairs_per_block = 5;

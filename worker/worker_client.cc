@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include <fmt/format.h>
 #include <grpcpp/channel.h>
@@ -94,8 +95,15 @@ class Client {
 
 int Client::slots() const {
   if (options_.slots > 0) return options_.slots;
-  // One on each device, and for each one more that compiles meanwhile.
-  return std::max(2, 2 * static_cast<int>(runner_.devices().size()));
+  // One on each device, and others that compile meanwhile: on the cpu, where compiling waits for
+  // timing, one more; for a GPU as many as there are cores.
+  constexpr int kMostAhead = 24;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  int slots = 0;
+  for (const DeviceInfo& device : runner_.devices()) {
+    slots += device.target.vendor == Vendor::kCpu ? 2 : 1 + std::clamp(cores, 1, kMostAhead);
+  }
+  return std::clamp(slots, 2, 64);
 }
 
 v1::WorkerMessage Client::Hello() const {

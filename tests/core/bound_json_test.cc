@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bound_json.h"
 
+#include <limits>
+
 namespace fettle {
 namespace {
 
@@ -68,6 +70,33 @@ TEST(BoundCaseJson, RoundTrips) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), first);
   EXPECT_EQ(back->tolerances[0].inner, DType::kBF16);
+}
+
+TEST(BoundCaseJson, KeepsLongListsAndSendsThemShort) {
+  BoundCase one = SampleCase();
+  std::vector<std::int64_t> lens;
+  for (std::int64_t i = 0; i < 100'000; ++i) lens.push_back(i * 7919 % 41);
+  lens.insert(lens.end(), {std::numeric_limits<std::int64_t>::max(),
+                           std::numeric_limits<std::int64_t>::min(), -1, 0, 1});
+  one.dims.push_back({"lens", true, lens});
+  one.tensors[0].fill.list = lens;
+  one.tensors[1].restore.rows = lens;
+  const std::string text = ToJson(one).dump();
+  EXPECT_LT(text.size(), 3 * lens.size() * 3 / 2);
+  const auto back = BoundCaseFromJson(json::parse(text));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->dims.back().values, lens);
+  EXPECT_EQ(back->tensors[0].fill.list, lens);
+  EXPECT_EQ(back->tensors[1].restore.rows, lens);
+}
+
+TEST(BoundCaseJson, RefusesListsThatAreNoLists) {
+  json form = ToJson(SampleCase());
+  // Cut short, too long for 64 bits, not base64.
+  for (const char* text : {"gA==", "////////////fw==", "////////////////AQ==", "%"}) {
+    form["dims"][0]["values"] = text;
+    EXPECT_FALSE(BoundCaseFromJson(form).ok()) << text;
+  }
 }
 
 TEST(BoundPlanJson, RoundTrips) {
