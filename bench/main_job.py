@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job, from submit to a bundle that was run again, for bundled tasks on one target.
 
-    bench/run main_job [--target sm_90a] [--candidates 40] [--minutes 2] [--tasks NAME ...] [--out FOLDER]
+    bench/run main_job [--target sm_90a] [--candidates 40] [--minutes 2] [--limit S] [--tasks NAME ...] [--out FOLDER]
 
 Prints one row per task and where the time of the units went; writes results.json and the server's log
 to FOLDER.
@@ -50,8 +50,14 @@ def run_task(fettle, name, arguments, out):
     more = ["--minutes", arguments.minutes] if arguments.minutes else []
     job = fettle.json("submit", SOURCE / "tasks" / name, "--target", arguments.target, "--candidates",
                       arguments.candidates, "--seed", arguments.seed, "--no-watch", *more)
-    fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in ("succeeded", "failed", "cancelled"),
-                 1200, f"the job of {name} to end", pause=0.5)
+    try:
+        fettle.until(lambda: fettle.json("jobs", job["id"])["state"] in
+                     ("succeeded", "failed", "cancelled"),
+                     arguments.limit, f"the job of {name} to end", pause=0.5)
+    except AssertionError as error:
+        now = fettle.json("jobs", job["id"])
+        fettle.run("cancel", job["id"])
+        raise AssertionError(f"{error}\n{json.dumps(now)[:2000]}") from error
     end = fettle.json("jobs", job["id"])
     row = {"task": name, "job": end, "seconds": time.monotonic() - begin,
            "candidates": fettle.json("candidates", job["id"]), "units": units(fettle, job["id"]),
@@ -113,6 +119,7 @@ def main():
     parser.add_argument("--target", default="auto")
     parser.add_argument("--candidates", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--limit", type=float, default=1200, help="seconds for one task's job")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--tasks", nargs="*", default=TASKS)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("main_job_results"))

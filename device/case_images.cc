@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 
@@ -39,28 +37,30 @@ Ranges RowRanges(const BoundTensor& tensor, std::vector<std::int64_t> rows) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const CaseImages>> CaseImages::Make(
-    Device& device, const BoundCase& bound_case, const CaseInputs& inputs,
+    Device& device, const BoundCase& bound_case, const InputWriter& write,
+    std::vector<std::uint8_t>& staging,
     const std::vector<std::optional<std::vector<std::int64_t>>>& touched) {
-  if (inputs.size() != bound_case.tensors.size()) {
-    return absl::InvalidArgumentError(fmt::format("inputs for {} tensors, the case has {}",
-                                                  inputs.size(), bound_case.tensors.size()));
-  }
   auto result = std::make_shared<CaseImages>();
-  result->images_.resize(inputs.size());
-  result->ranges_.resize(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+  const std::size_t tensors = bound_case.tensors.size();
+  result->images_.resize(tensors);
+  result->ranges_.resize(tensors);
+  for (std::size_t i = 0; i < tensors; ++i) {
     const BoundTensor& tensor = bound_case.tensors[i];
     const std::int64_t size = tensor.is_null ? 0 : LayoutBytes(tensor);
     if (size == 0 || tensor.role == Role::kOut) continue;
-    FETTLE_CHECK(static_cast<std::int64_t>(inputs[i].size()) == DenseBytes(tensor));
     FETTLE_ASSIGN_OR_RETURN(result->images_[i], device.Allocate(size));
     result->size_bytes_ += size;
+    const auto dense_size = static_cast<std::size_t>(DenseBytes(tensor));
+    if (staging.size() < dense_size) staging.resize(dense_size);
+    const std::span<std::uint8_t> dense(staging.data(), dense_size);
+    if (!dense.empty()) dense.back() = 0;  // A last half byte is not written.
+    FETTLE_RETURN_IF_ERROR(write(i, dense));
     if (IsDense(tensor)) {
-      FETTLE_RETURN_IF_ERROR(device.CopyIn(*result->images_[i], 0, inputs[i]));
+      FETTLE_RETURN_IF_ERROR(device.CopyIn(*result->images_[i], 0, dense));
     } else {
       std::vector<std::uint8_t> memory(static_cast<std::size_t>(size),
                                        IsFloat(tensor.dtype) ? kPaddingNanByte : kPaddingByte);
-      ScatterToLayout(tensor, inputs[i], memory);
+      ScatterToLayout(tensor, dense, memory);
       FETTLE_RETURN_IF_ERROR(device.CopyIn(*result->images_[i], 0, memory));
     }
     if (tensor.role != Role::kInOut) continue;

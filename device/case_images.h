@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,9 +16,9 @@
 
 namespace fettle {
 
-// Dense input bytes of every tensor of a case, in case order (verifier/inputs.h makes them); empty
-// for pure outputs and null tensors.
-using CaseInputs = std::vector<std::vector<std::uint8_t>>;
+// Writes the dense bytes of input tensor `index` of a case (verifier/inputs.h makes them). Not
+// called for pure outputs, null tensors and empty ones.
+using InputWriter = std::function<absl::Status(std::size_t index, std::span<std::uint8_t> dense)>;
 
 inline constexpr std::uint8_t kPaddingByte = 0xA5;     // Of integer inputs.
 inline constexpr std::uint8_t kPaddingNanByte = 0xFF;  // Of float inputs: NaN.
@@ -28,10 +29,11 @@ inline constexpr std::uint8_t kPaddingNanByte = 0xFF;  // Of float inputs: NaN.
 class CaseImages {
  public:
   // `touched`: for each tensor, rows that the operator may change of an inout tensor and that are
-  // therefore restored (nothing: all of them); may be empty altogether. Errors are those of
-  // device.h.
+  // therefore restored (nothing: all of them); may be empty altogether. `staging` is memory on the
+  // host that one call after another may use. Errors are those of device.h and of `write`.
   static absl::StatusOr<std::shared_ptr<const CaseImages>> Make(
-      Device& device, const BoundCase& bound_case, const CaseInputs& inputs,
+      Device& device, const BoundCase& bound_case, const InputWriter& write,
+      std::vector<std::uint8_t>& staging,
       const std::vector<std::optional<std::vector<std::int64_t>>>& touched = {});
 
   // Null for pure outputs, null tensors and empty ones.

@@ -44,8 +44,9 @@ std::string KeyOf(const BoundCase& bound_case, const InputSpec& spec) {
 }
 
 // Rows of inout tensor `index` that the operator may change, or nothing when all may change.
-std::optional<std::vector<std::int64_t>> TouchedRows(const BoundCase& bound_case, std::size_t index,
-                                                     const CaseInputs& inputs) {
+std::optional<std::vector<std::int64_t>> TouchedRows(
+    const BoundCase& bound_case, std::size_t index,
+    const std::vector<std::vector<std::uint8_t>>& inputs) {
   const Restore& restore = bound_case.tensors[index].restore;
   if (restore.kind == Restore::Kind::kTouchedList) return restore.rows;
   if (restore.kind != Restore::Kind::kTouchedIndex) return std::nullopt;
@@ -83,25 +84,33 @@ absl::StatusOr<std::shared_ptr<const CaseInputCache::Entry>> CaseInputCache::Get
     entries_.splice(entries_.begin(), entries_, found);
     return entries_.front();
   }
-  FETTLE_ASSIGN_OR_RETURN(CaseInputs inputs, MakeInputs(bound_case, spec, files));
   auto entry = std::make_shared<Entry>();
   entry->key = std::move(key);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    entry->touched.push_back(bound_case.tensors[i].role == Role::kInOut
-                                 ? TouchedRows(bound_case, i, inputs)
-                                 : std::nullopt);
+  // Which rows of an inout tensor stay as they are depends on the inputs' values.
+  const bool some_stay = std::any_of(
+      bound_case.tensors.begin(), bound_case.tensors.end(), [](const BoundTensor& tensor) {
+        return tensor.role == Role::kInOut && (tensor.restore.kind == Restore::Kind::kTouchedList ||
+                                               tensor.restore.kind == Restore::Kind::kTouchedIndex);
+      });
+  entry->touched.resize(bound_case.tensors.size());
+  if (some_stay) {
+    FETTLE_ASSIGN_OR_RETURN(entry->host, MakeInputs(bound_case, spec, files));
+    for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+      if (bound_case.tensors[i].role != Role::kInOut) continue;
+      entry->touched[i] = TouchedRows(bound_case, i, entry->host);
+    }
   }
+  const InputWriter write = [&](std::size_t index, std::span<std::uint8_t> dense) {
+    return WriteInput(bound_case, index, spec, files, dense);
+  };
   absl::StatusOr<std::shared_ptr<const CaseImages>> images =
-      CaseImages::Make(device_, bound_case, inputs, entry->touched);
+      CaseImages::Make(device_, bound_case, write, staging_, entry->touched);
   if (absl::IsResourceExhausted(images.status()) && !entries_.empty()) {
     Clear();
-    images = CaseImages::Make(device_, bound_case, inputs, entry->touched);
+    images = CaseImages::Make(device_, bound_case, write, staging_, entry->touched);
   }
   FETTLE_RETURN_IF_ERROR(images.status());
   entry->images = *std::move(images);
-  const bool some_stay = std::any_of(entry->touched.begin(), entry->touched.end(),
-                                     [](const auto& rows) { return rows.has_value(); });
-  if (some_stay) entry->host = std::move(inputs);
   bytes_ += entry->images->size_bytes();
   entries_.push_front(std::move(entry));
   while (bytes_ > most_bytes_ && entries_.size() > kAlwaysKept) {

@@ -30,7 +30,7 @@ class CaseInputCache {
     mutable std::map<std::uint64_t, std::vector<std::string>> digests;
     // Host bytes and the rows that the operator may change, only where some rows may not be: of a
     // case without such a tensor both are empty.
-    CaseInputs host;
+    std::vector<std::vector<std::uint8_t>> host;
     std::vector<std::optional<std::vector<std::int64_t>>> touched;
   };
 
@@ -44,6 +44,7 @@ class CaseInputCache {
   Device& device_;
   std::int64_t most_bytes_;
   std::int64_t bytes_ = 0;
+  std::vector<std::uint8_t> staging_;
   std::list<std::shared_ptr<const Entry>> entries_;  // The latest first.
 };
 

@@ -18,12 +18,18 @@ constexpr std::int64_t kChunk = 1 << 14;
 std::uint64_t U(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
 template <typename Entry>
-std::vector<std::int64_t> Generate(std::int64_t count, const Entry& entry) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+IndexValues Generate(std::int64_t count, const Entry& entry) {
+  IndexValues values{
+      std::make_unique_for_overwrite<std::int64_t[]>(static_cast<std::size_t>(count)), count};
   ParallelFor(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) values[static_cast<std::size_t>(i)] = entry(i);
+    for (std::int64_t i = begin; i < end; ++i) values[i] = entry(i);
   });
   return values;
+}
+
+IndexValues Listed(const std::vector<std::int64_t>& list) {
+  return Generate(static_cast<std::int64_t>(list.size()),
+                  [&list](std::int64_t i) { return list[static_cast<std::size_t>(i)]; });
 }
 
 // Lengths of runs, taken in turn; neighbouring runs differ.
@@ -62,24 +68,27 @@ absl::StatusOr<std::vector<std::int64_t>> Offsets(const Fill& fill, std::int64_t
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int64_t count,
-                                                      std::uint64_t seed, bool edges) {
-  if (fill.kind == Fill::Kind::kIndexOffsets) return Offsets(fill, count);
+absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, std::uint64_t seed,
+                                        bool edges) {
+  if (fill.kind == Fill::Kind::kIndexOffsets) {
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> offsets, Offsets(fill, count));
+    return Listed(offsets);
+  }
   if (fill.kind == Fill::Kind::kList) {
     if (count != static_cast<std::int64_t>(fill.list.size())) {
       return absl::InvalidArgumentError(
           fmt::format("the list has {} entries, the argument {}", fill.list.size(), count));
     }
-    return fill.list;
+    return Listed(fill.list);
   }
-  if (count == 0) return std::vector<std::int64_t>();
+  if (count == 0) return IndexValues();
   if (fill.hi <= fill.lo) {
     return absl::InvalidArgumentError(
         fmt::format("the index range [{}, {}) is empty; give a range with at least one value",
                     fill.lo, fill.hi));
   }
   const std::uint64_t span = U(fill.hi - fill.lo);
-  std::vector<std::int64_t> values;
+  IndexValues values;
   switch (fill.kind) {
     case Fill::Kind::kIndexPermutation: {
       const RandomPermutation permutation(span, seed);
@@ -98,7 +107,7 @@ absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int
     }
     case Fill::Kind::kIndexRuns:
       if (fill.list.empty()) return absl::InvalidArgumentError("runs need at least one length");
-      return Runs(fill, count, seed);
+      return Listed(Runs(fill, count, seed));
     case Fill::Kind::kIndexZipf: {
       // Ranks are scattered over the range, so that hot entries are no neighbours.
       const ZipfRanks ranks(span, fill.a > 0 ? fill.a : 1.0);
@@ -113,11 +122,15 @@ absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int
         return fill.lo + static_cast<std::int64_t>(RandomBelow(span, seed, U(i)));
       });
   }
-  if (fill.kind == Fill::Kind::kIndexSorted) std::sort(values.begin(), values.end());
+  if (fill.kind == Fill::Kind::kIndexSorted) {
+    std::sort(values.data.get(), values.data.get() + count);
+  }
   if (edges && fill.kind != Fill::Kind::kIndexSorted && count >= 2) {
-    values[static_cast<std::size_t>(RandomBelow(U(count / 2), seed + 2, 0))] = fill.hi - 1;
-    values[static_cast<std::size_t>(count / 2) +
-           static_cast<std::size_t>(RandomBelow(U(count - count / 2), seed + 2, 1))] = fill.lo;
+    const auto below = [seed](std::int64_t bound, std::uint64_t index) {
+      return static_cast<std::int64_t>(RandomBelow(U(bound), seed + 2, index));
+    };
+    values[below(count / 2, 0)] = fill.hi - 1;
+    values[count / 2 + below(count - count / 2, 1)] = fill.lo;
   }
   return values;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include <absl/status/statusor.h>
 
@@ -10,10 +10,17 @@
 
 namespace fettle {
 
+// Entries in memory that nobody has touched before: large lists are written by several threads.
+struct IndexValues {
+  std::unique_ptr<std::int64_t[]> data;
+  std::int64_t count = 0;
+  std::int64_t& operator[](std::int64_t i) const { return data[static_cast<std::size_t>(i)]; }
+};
+
 // The `count` entries of an index fill (kIndex... and kList). With `edges`, uniform and zipf fills
 // also hold lo and hi - 1 where there is room.
 // kInvalidArgument: an empty range, or a list of another length than the fill needs.
-absl::StatusOr<std::vector<std::int64_t>> MakeIndices(const Fill& fill, std::int64_t count,
-                                                      std::uint64_t seed, bool edges);
+absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, std::uint64_t seed,
+                                        bool edges);
 
 }  // namespace fettle

@@ -86,9 +86,11 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
       return absl::InvalidArgumentError(
           fmt::format("fill {}: {}", LabelOf(tensor), std::string(values.status().message())));
     }
-    for (std::int64_t i = 0; i < count; ++i) {
-      EncodeInteger(tensor.dtype, (*values)[static_cast<std::size_t>(i)], bytes, first + i);
-    }
+    ParallelFor(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        EncodeInteger(tensor.dtype, (*values)[i], bytes, first + i);
+      }
+    });
     return absl::OkStatus();
   }
   const ValueSource source(tensor, fill,
@@ -144,23 +146,41 @@ std::string_view InputSetName(InputSet set) {
   return "unknown";
 }
 
-absl::StatusOr<std::vector<std::uint8_t>> MakeInput(
-    const BoundTensor& tensor, std::uint64_t seed, InputSet set,
-    const std::map<std::string, std::string>& files) {
+absl::Status WriteInput(const BoundTensor& tensor, std::uint64_t seed, InputSet set,
+                        const std::map<std::string, std::string>& files,
+                        std::span<std::uint8_t> to) {
+  FETTLE_CHECK(static_cast<std::int64_t>(to.size()) == DenseBytes(tensor));
   const std::int64_t count = tensor.elements();
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(DenseBytes(tensor)));
   const std::uint64_t stream =
       DeriveSeed(seed, tensor.name, static_cast<std::uint64_t>(tensor.member));
-  FETTLE_RETURN_IF_ERROR(
-      FillRange(tensor, tensor.fill, 0, count, stream, set, files, bytes.data()));
+  FETTLE_RETURN_IF_ERROR(FillRange(tensor, tensor.fill, 0, count, stream, set, files, to.data()));
   const std::int64_t row = RowElements(tensor);
   for (const auto& [index, fill] : tensor.fill.rows) {
     if (index < 0 || index >= RowCount(tensor)) continue;
     FETTLE_RETURN_IF_ERROR(FillRange(tensor, fill, index * row, row,
                                      DeriveSeed(stream, "row", static_cast<std::uint64_t>(index)),
-                                     InputSet::kDeclared, files, bytes.data()));
+                                     InputSet::kDeclared, files, to.data()));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::uint8_t>> MakeInput(
+    const BoundTensor& tensor, std::uint64_t seed, InputSet set,
+    const std::map<std::string, std::string>& files) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(DenseBytes(tensor)));
+  FETTLE_RETURN_IF_ERROR(WriteInput(tensor, seed, set, files, bytes));
   return bytes;
+}
+
+absl::Status WriteInput(const BoundCase& bound_case, std::size_t index, const InputSpec& spec,
+                        const std::map<std::string, std::string>& files,
+                        std::span<std::uint8_t> to) {
+  const BoundTensor& tensor = bound_case.tensors[index];
+  FETTLE_RETURN_IF_ERROR(WriteInput(tensor, spec.seed, spec.set, files, to));
+  if (static_cast<std::int64_t>(index) == spec.flip_tensor && tensor.elements() > 0) {
+    FlipElement(tensor, spec.flip_element, to);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::vector<std::uint8_t>>> MakeInputs(
@@ -171,10 +191,8 @@ absl::StatusOr<std::vector<std::vector<std::uint8_t>>> MakeInputs(
     const BoundTensor& tensor = bound_case.tensors[i];
     inputs.emplace_back();
     if (tensor.is_null || tensor.role == Role::kOut) continue;
-    FETTLE_ASSIGN_OR_RETURN(inputs.back(), MakeInput(tensor, spec.seed, spec.set, files));
-    if (static_cast<std::int64_t>(i) == spec.flip_tensor && tensor.elements() > 0) {
-      FlipElement(tensor, spec.flip_element, inputs.back());
-    }
+    inputs.back().resize(static_cast<std::size_t>(DenseBytes(tensor)));
+    FETTLE_RETURN_IF_ERROR(WriteInput(bound_case, i, spec, files, inputs.back()));
   }
   return inputs;
 }

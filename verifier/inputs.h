@@ -39,6 +39,16 @@ absl::StatusOr<std::vector<std::uint8_t>> MakeInput(
     const BoundTensor& tensor, std::uint64_t seed, InputSet set,
     const std::map<std::string, std::string>& files);
 
+// The same into memory that the caller has, DenseBytes long: of one tensor of a case, flip
+// included, and of a tensor by itself. Every byte is written, but for a last half byte of a packed
+// dtype, so that must be zeroed before.
+absl::Status WriteInput(const BoundCase& bound_case, std::size_t index, const InputSpec& spec,
+                        const std::map<std::string, std::string>& files,
+                        std::span<std::uint8_t> to);
+absl::Status WriteInput(const BoundTensor& tensor, std::uint64_t seed, InputSet set,
+                        const std::map<std::string, std::string>& files,
+                        std::span<std::uint8_t> to);
+
 // Whether one element can be replaced by another value that its fill allows.
 bool CanFlip(const BoundTensor& tensor);
 // Replaces element `element` (taken modulo the count) of a nonempty tensor by a clearly different

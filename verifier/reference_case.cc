@@ -21,24 +21,26 @@ bool IsUnset(double value) { return std::bit_cast<std::uint64_t>(value) == kUnse
 
 }  // namespace
 
-void DecodeTensor(const BoundTensor& tensor, const std::uint8_t* bytes, std::vector<double>* reals,
-                  std::vector<std::int64_t>* integers) {
+DecodedTensor DecodeTensor(const BoundTensor& tensor, const std::uint8_t* dense) {
   const std::int64_t count = tensor.elements();
-  const bool real = IsFloat(tensor.dtype);
-  if (real) {
-    reals->resize(static_cast<std::size_t>(count));
+  const auto size = static_cast<std::size_t>(count);
+  DecodedTensor decoded;
+  if (IsFloat(tensor.dtype)) {
+    decoded.reals = std::make_unique_for_overwrite<double[]>(size);
   } else {
-    integers->resize(static_cast<std::size_t>(count));
+    decoded.integers = std::make_unique_for_overwrite<std::int64_t[]>(size);
   }
   ParallelFor(count, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      if (real) {
-        (*reals)[static_cast<std::size_t>(i)] = DecodeFloat(tensor.dtype, bytes, i);
+      const auto at = static_cast<std::size_t>(i);
+      if (decoded.reals) {
+        decoded.reals[at] = DecodeFloat(tensor.dtype, dense, i);
       } else {
-        (*integers)[static_cast<std::size_t>(i)] = DecodeInteger(tensor.dtype, bytes, i);
+        decoded.integers[at] = DecodeInteger(tensor.dtype, dense, i);
       }
     }
   });
+  return decoded;
 }
 
 ReferenceResultBuffer::ReferenceResultBuffer(const BoundTensor& tensor, std::int64_t index,
@@ -101,28 +103,36 @@ absl::StatusOr<ExpectedOutput> ReferenceResultBuffer::Take() {
 
 absl::StatusOr<std::unique_ptr<ReferenceCase>> ReferenceCase::Create(
     BoundCase bound_case, const InputSpec& spec, const std::map<std::string, std::string>& files) {
-  FETTLE_ASSIGN_OR_RETURN(const auto inputs, MakeInputs(bound_case, spec, files));
   std::unique_ptr<ReferenceCase> result(new ReferenceCase);
   result->case_ = std::move(bound_case);
-  result->Decode(inputs);
+  FETTLE_RETURN_IF_ERROR(result->MakeTensors(spec, files));
+  result->MakeScalars();
   return result;
 }
 
-void ReferenceCase::Decode(const std::vector<std::vector<std::uint8_t>>& inputs) {
-  reals_.resize(inputs.size());
-  integers_.resize(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+absl::Status ReferenceCase::MakeTensors(const InputSpec& spec,
+                                        const std::map<std::string, std::string>& files) {
+  decoded_.resize(case_.tensors.size());
+  for (std::size_t i = 0; i < case_.tensors.size(); ++i) {
     const BoundTensor& tensor = case_.tensors[i];
     if (tensor.role == Role::kOut) continue;
     fettle_tensor one{tensor.name.c_str(), tensor.member, 0, nullptr, nullptr};
     if (!tensor.is_null) {
-      DecodeTensor(tensor, inputs[i].data(), &reals_[i], &integers_[i]);
+      const auto size = static_cast<std::size_t>(DenseBytes(tensor));
+      const auto dense = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+      if (size > 0) dense[size - 1] = 0;
+      FETTLE_RETURN_IF_ERROR(WriteInput(case_, i, spec, files, {dense.get(), size}));
+      decoded_[i] = DecodeTensor(tensor, dense.get());
       one.count = tensor.elements();
-      one.values = IsFloat(tensor.dtype) ? reals_[i].data() : nullptr;
-      one.integers = IsFloat(tensor.dtype) ? nullptr : integers_[i].data();
+      one.values = decoded_[i].reals.get();
+      one.integers = decoded_[i].integers.get();
     }
     tensors_.push_back(one);
   }
+  return absl::OkStatus();
+}
+
+void ReferenceCase::MakeScalars() {
   for (const BoundDim& dim : case_.dims) {
     dims_.push_back(
         {dim.name.c_str(), static_cast<std::int64_t>(dim.values.size()), dim.values.data()});

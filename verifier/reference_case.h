@@ -35,6 +35,14 @@ class ReferenceResultBuffer {
   ExpectedOutput output_;
 };
 
+// Elements of a tensor as a reference or checker sees them; one of the two is set, and neither is
+// touched before several threads fill it.
+struct DecodedTensor {
+  std::unique_ptr<double[]> reals;
+  std::unique_ptr<std::int64_t[]> integers;
+};
+DecodedTensor DecodeTensor(const BoundTensor& tensor, const std::uint8_t* dense);
+
 // A case as a reference sees it: decoded inputs, dims, scalars. Owns everything that `ref()` points
 // to.
 class ReferenceCase {
@@ -50,18 +58,14 @@ class ReferenceCase {
 
  private:
   ReferenceCase() = default;
-  void Decode(const std::vector<std::vector<std::uint8_t>>& inputs);
+  absl::Status MakeTensors(const InputSpec& spec, const std::map<std::string, std::string>& files);
+  void MakeScalars();
 
   BoundCase case_;
-  std::vector<std::vector<double>> reals_;
-  std::vector<std::vector<std::int64_t>> integers_;
+  std::vector<DecodedTensor> decoded_;
   std::vector<double> scalar_values_;
   std::vector<fettle_tensor> tensors_, scalars_;
   std::vector<fettle_dim> dims_;
 };
-
-// Dense bytes of a tensor as a reference or checker sees them; `reals` or `integers` is filled.
-void DecodeTensor(const BoundTensor& tensor, const std::uint8_t* bytes, std::vector<double>* reals,
-                  std::vector<std::int64_t>* integers);
 
 }  // namespace fettle

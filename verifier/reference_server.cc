@@ -122,8 +122,20 @@ void CallReference(fettle_ref ref, std::vector<fettle_result>& results,
 // What a reply carries beside its JSON.
 struct Reply {
   json object = json::object();
-  std::vector<Bytes> bytes;
+  std::vector<ExpectedOutput> outputs;
 };
+
+// Its bytes, in the order in which a reader takes them.
+std::vector<std::span<const std::uint8_t>> PartsOf(const Reply& reply) {
+  std::vector<std::span<const std::uint8_t>> parts;
+  for (const ExpectedOutput& output : reply.outputs) {
+    parts.push_back(AsBytes(output.values));
+    parts.push_back(AsBytes(output.magnitude));
+    parts.push_back(AsBytes(output.length));
+    parts.push_back(AsBytes(output.bytes));
+  }
+  return parts;
+}
 
 class Server {
  public:
@@ -260,11 +272,7 @@ absl::StatusOr<Reply> Server::Evaluate(const Frame& frame) {
                                        {"magnitude", !output.magnitude.empty()},
                                        {"length", !output.length.empty()},
                                        {"bytes", output.bytes.size()}});
-    for (const std::vector<double>* part : {&output.values, &output.magnitude, &output.length}) {
-      const auto bytes = AsBytes(*part);
-      reply.bytes.emplace_back(bytes.begin(), bytes.end());
-    }
-    reply.bytes.push_back(std::move(output.bytes));
+    reply.outputs.push_back(std::move(output));
   }
   return reply;
 }
@@ -289,8 +297,7 @@ absl::StatusOr<Reply> Server::Check(const Frame& frame) {
   FETTLE_ASSIGN_OR_RETURN(const Library* checker, Find(frame.json, "library"));
   const json indices = frame.json.value("outputs", json::array());
   const std::size_t count = indices.size();
-  std::vector<std::vector<double>> reals(count);
-  std::vector<std::vector<std::int64_t>> integers(count);
+  std::vector<DecodedTensor> decoded(count);
   std::vector<fettle_tensor> outputs;
   std::vector<const std::uint8_t*> raw;
   std::vector<ReferenceResultBuffer> buffers;
@@ -302,10 +309,9 @@ absl::StatusOr<Reply> Server::Check(const Frame& frame) {
     if (size > frame.bytes.size() - at) return absl::InvalidArgumentError("outputs are cut short");
     raw.push_back(frame.bytes.data() + at);
     at += size;
-    DecodeTensor(*tensor, raw.back(), &reals[i], &integers[i]);
+    decoded[i] = DecodeTensor(*tensor, raw.back());
     outputs.push_back({tensor->name.c_str(), tensor->member, tensor->elements(),
-                       IsFloat(tensor->dtype) ? reals[i].data() : nullptr,
-                       IsFloat(tensor->dtype) ? nullptr : integers[i].data()});
+                       decoded[i].reals.get(), decoded[i].integers.get()});
     buffers.emplace_back(*tensor, index, std::vector<std::int64_t>(), case_->IsBits(*tensor),
                          /*magnitude=*/true);
   }
@@ -355,8 +361,7 @@ int ServeReference(int fd) {
       failure.object["error"] = std::string(reply.status().message());
       reply = std::move(failure);
     }
-    std::vector<std::span<const std::uint8_t>> parts(reply->bytes.begin(), reply->bytes.end());
-    if (!WriteFrame(fd, reply->object, parts, never).ok()) return 1;
+    if (!WriteFrame(fd, reply->object, PartsOf(*reply), never).ok()) return 1;
   }
 }
 

@@ -40,7 +40,12 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
     options.pairs_per_block = kScreenPairs;
     options.calibrate = false;  // It decides nothing.
     // A GPU that screens one candidate after another is warm.
-    options.warmup = std::chrono::milliseconds(vendor == Vendor::kCpu ? 20 : 4);
+    if (vendor == Vendor::kCpu) {
+      options.warmup = std::chrono::milliseconds(20);
+    } else {
+      options.warmup = std::chrono::milliseconds(2);
+      options.shortest_sample = std::chrono::microseconds(60);
+    }
     options.min_warmup_launches = 2;
     options.idle = nanoseconds(0);
     return options;

@@ -89,7 +89,13 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
   }
 
   std::shared_ptr<const CaseImages> Images(std::int32_t first) {
-    auto images = CaseImages::Make(device_, bound_case_, {Numbers(first), {}});
+    std::vector<std::uint8_t> staging;
+    const InputWriter write = [first](std::size_t, std::span<std::uint8_t> dense) {
+      const std::vector<std::uint8_t> numbers = Numbers(first);
+      std::copy(numbers.begin(), numbers.end(), dense.begin());
+      return absl::OkStatus();
+    };
+    auto images = CaseImages::Make(device_, bound_case_, write, staging);
     EXPECT_TRUE(images.ok()) << images.status();
     return images.value_or(nullptr);
   }
