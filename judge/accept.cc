@@ -199,21 +199,34 @@ bool BeatsIncumbent(const Measurement& against_incumbent, int k, const Acceptanc
   return SummarizeMeasurement(against_incumbent).LowerBound(ConfirmationAlpha(rule, k)) > 0;
 }
 
+namespace {
+
+constexpr double kScreenMargin = 0.05, kScreenErrors = 4;
+
+bool BelowFloor(const LogRatioStats& stats) {
+  constexpr double kFloor = 0.98;
+  const double most = stats.mean + std::max(kScreenMargin, kScreenErrors * stats.standard_error);
+  return stats.blocks > 0 && most < std::log(kFloor);
+}
+
+}  // namespace
+
+bool SlowerOnOneCase(const CaseMeasurement& screened) { return BelowFloor(PairedStats(screened)); }
+
 bool ScreenedOut(const Measurement& screening, double incumbent_ratio) {
-  constexpr double kMargin = 0.05, kErrors = 4, kFloor = 0.98;
   double mean = 0, variance = 0, weights = 0;
   for (const CaseMeasurement& one : screening.cases) {
     const LogRatioStats stats = PairedStats(one);
     if (stats.blocks == 0) return false;
-    const double most = stats.mean + std::max(kMargin, kErrors * stats.standard_error);
-    if (most < std::log(kFloor)) return true;
+    if (BelowFloor(stats)) return true;
     const double weight = std::max(one.weight, 0.0);
     mean += weight * stats.mean;
     variance += weight * weight * stats.standard_error * stats.standard_error;
     weights += weight;
   }
   if (!(weights > 0)) return false;
-  const double most = mean / weights + std::max(kMargin, kErrors * std::sqrt(variance) / weights);
+  const double most =
+      mean / weights + std::max(kScreenMargin, kScreenErrors * std::sqrt(variance) / weights);
   return most < std::log(std::max(incumbent_ratio, 1.0));
 }
 

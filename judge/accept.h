@@ -63,6 +63,8 @@ bool BeatsIncumbent(const Measurement& against_incumbent, int k, const Acceptanc
 // ratio (1 where there is none), or one of its cases clearly below the floor of 0.98. Conservative:
 // the estimate must miss by more than 5 % and by more than four standard errors.
 bool ScreenedOut(const Measurement& screening, double incumbent_ratio);
+// The second half of that: one case is reason enough, whatever others would show.
+bool SlowerOnOneCase(const CaseMeasurement& screened);
 
 // Whether one case has enough blocks: the two-sided 95 % t interval of the mean is at most
 // `target_half_width` (of ln ratio) to either side, and there are at least kMinBlocks. Looks at the

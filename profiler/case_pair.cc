@@ -89,7 +89,8 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(
     pair->has_inout_ = pair->has_inout_ || tensor.role == Role::kInOut;
     pair->check_bytes_ += tensor.is_null ? 0 : DenseBytes(tensor);
   }
-  pair->rewrites_ = pair->check_bytes_ <= kRewriteBytes;
+  pair->checks_ = options.checks;
+  pair->rewrites_ = options.checks && pair->check_bytes_ <= kRewriteBytes;
   pair->workspace_ = a.plan.workspace;
   pair->workspace_.insert(pair->workspace_.end(), b.plan.workspace.begin(), b.plan.workspace.end());
   b.plan = ShiftPlan(std::move(b.plan), static_cast<std::int64_t>(a.plan.workspace.size()));
@@ -147,6 +148,7 @@ absl::Status CasePair::Enqueue(Side side, int slot) {
 }
 
 absl::Status CasePair::Reset(Slot& slot) {
+  if (!checks_) return slot.buffers->Restore();
   FETTLE_RETURN_IF_ERROR(slot.buffers->FillOutputs(kPoison));
   if (!rewrites_) return slot.buffers->Restore();
   slot.input_set = random_() & 1;
@@ -183,7 +185,7 @@ absl::Status CasePair::AfterSample(Side side, int first, int count, bool warmup)
   const auto slot_at = [&](int i) -> Slot& {
     return slots_[static_cast<std::size_t>((first + i) % slots())];
   };
-  if (side == Side::kB && !warmup) {
+  if (side == Side::kB && !warmup && checks_) {
     // Prefers a slot of the first input set while none has been seen.
     int chosen = static_cast<int>(random_() % static_cast<std::uint64_t>(used));
     for (int i = 0; i < used && sampled_->empty(); ++i) {

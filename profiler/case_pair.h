@@ -32,7 +32,10 @@ struct CasePairOptions {
   std::int64_t rotation_bytes = 0;  // All slots together reach this, within the limits below.
   std::int64_t memory_bytes = 0;    // All slots together stay below this.
   bool cold = true;                 // False: one slot.
-  std::uint64_t seed = 0;           // Which slots get which inputs, which samples are checked.
+  // False: inputs and outputs stay as they are between samples (inout tensors are restored) and
+  // nothing is checked; for times from which nothing is accepted.
+  bool checks = true;
+  std::uint64_t seed = 0;  // Which slots get which inputs, which samples are checked.
 };
 
 // Outputs of one call, copied in device memory before the next call. Must not outlive its device.
@@ -102,6 +105,7 @@ class CasePair final : public TimedPair {
   std::vector<Slot> slots_;
   std::mt19937_64 random_;
   bool has_inout_ = false;
+  bool checks_ = true;
   bool rewrites_ = true;  // Inputs, between samples.
   std::int64_t rotated_bytes_ = 0;
   std::int64_t check_bytes_ = 0;  // Of one checked slot.

@@ -43,6 +43,7 @@ class Timer {
   }
   bool on_cpu() const { return device_.info().target.vendor == Vendor::kCpu; }
 
+  DeviceState State() { return options_.read_state ? device_.State() : DeviceState(); }
   absl::StatusOr<double> Sample(Side side, bool warmup);
   absl::Status EnqueueSample(Side side, int group);
   absl::StatusOr<DeviceGraph*> Graph(Side side, int group);
@@ -190,7 +191,7 @@ void Timer::JudgeState(const DeviceState& before, const DeviceState& after, Timi
 absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
   TimingBlock block;
   clocks_disagree_ = false;
-  const DeviceState before = device_.State();
+  const DeviceState before = State();
   const auto start = clock_.Steady();
   const std::vector<bool> order = Order(pairs + 1);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -203,7 +204,7 @@ absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
     block.b_ns.push_back(order[i] ? second_ns : first_ns);
   }
   pair_wall_ns_ = static_cast<double>(Since(start).count()) / static_cast<double>(order.size());
-  JudgeState(before, device_.State(), block);
+  JudgeState(before, State(), block);
   return block;
 }
 

@@ -49,7 +49,8 @@ struct TimingOptions {
   std::chrono::nanoseconds block_span{50'000'000};
   std::chrono::nanoseconds warmup{200'000'000};  // Each side, and at least min_warmup_launches.
   int min_warmup_launches = 10;
-  bool calibrate = true;  // Else calibration_error stays 0.
+  bool calibrate = true;   // Else calibration_error stays 0.
+  bool read_state = true;  // Clocks, power and throttling around each block; else unknown.
   std::chrono::nanoseconds time_cap{20'000'000'000};
   std::chrono::nanoseconds launch_limit{10'000'000'000};
   std::chrono::nanoseconds shortest_sample{200'000};  // Shorter kernels are launched k times.

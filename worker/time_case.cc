@@ -45,6 +45,7 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
     } else {
       options.warmup = std::chrono::milliseconds(2);
       options.shortest_sample = std::chrono::microseconds(60);
+      options.read_state = false;
     }
     options.min_warmup_launches = 2;
     options.idle = nanoseconds(0);
@@ -113,6 +114,8 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseIn
   pair_options.rotation_bytes = RotationBytes(request, device.info().target);
   pair_options.memory_bytes = memory_bytes;
   pair_options.cold = request.cold;
+  // A processor's kernels share memory with what times them: there even a screening looks.
+  pair_options.checks = !request.screen_only || device.info().target.vendor == Vendor::kCpu;
   pair_options.seed = request.order_seed;
   FETTLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<CasePair> pair,

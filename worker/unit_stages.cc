@@ -239,6 +239,7 @@ Going UnitJob::MeasureAgainst(const KernelUnderTest& other, Stage stage, bool sc
     FETTLE_ASSIGN_OR_RETURN(const bool done,
                             TimeOne(denominator, bound_case, stage, screen, &measurement));
     if (!done) return false;
+    if (screen && judge::SlowerOnOneCase(measurement.cases.back())) break;
   }
   measurement.device = ToJson(services_.lane->device());
   *into = std::move(measurement);

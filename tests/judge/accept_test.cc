@@ -169,13 +169,16 @@ TEST(ScreenedOut, KeepsAnHonestGainOfThreePercent) {
 
 TEST(ScreenedOut, DropsACaseThatCanNeverPassTheFloor) {
   Measurement measurement = Screening(3, 0.01, 6, 1);
+  EXPECT_FALSE(SlowerOnOneCase(measurement.cases[0]));
   measurement.cases.push_back(Screening(0.5, 0.01, 6, 2).cases[0]);
   EXPECT_TRUE(ScreenedOut(measurement, 1.0));
+  EXPECT_TRUE(SlowerOnOneCase(measurement.cases[1]));
 }
 
 TEST(ScreenedOut, KeepsWhatItHasNoDataOn) {
   EXPECT_FALSE(ScreenedOut(Make({}), 1.0));
   EXPECT_FALSE(ScreenedOut(Make({CaseMeasurement{}}), 1.0));
+  EXPECT_FALSE(SlowerOnOneCase(CaseMeasurement{}));
 }
 
 TEST(EnoughBlocks, FollowsTheNoise) {

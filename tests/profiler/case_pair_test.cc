@@ -113,6 +113,7 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
     CasePairOptions options;
     options.rotation_bytes = 200'000;
     options.seed = 3;
+    options.checks = checks_;
     auto pair = CasePair::Create(device_, bound_case_,
                                  {module_.get(), {{"honest", "honest"}}, PlanOf("honest")},
                                  {module_.get(), {{candidate, candidate}}, PlanOf(candidate)},
@@ -131,6 +132,7 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
   BoundCase bound_case_;
   std::vector<std::string> symbols_;
   std::map<void*, std::vector<std::int32_t>> remembered_;
+  bool checks_ = true;
   std::unique_ptr<DeviceModule> module_;
   std::unique_ptr<CasePair> pair_;
 };
@@ -150,6 +152,14 @@ TEST_P(CasePairTest, PassesAnHonestKernelAndReturnsOneOfItsOutputs) {
   std::int32_t last = 0;
   std::memcpy(&last, Sampled()[0].data() + 4 * (kCount - 1), 4);
   EXPECT_EQ(last, 2 * kCount);  // Of the first input set.
+}
+
+TEST_P(CasePairTest, LeavesEverythingAsItIsWhereNothingIsChecked) {
+  checks_ = false;
+  Measure("writes_input");
+  EXPECT_EQ(pair_->checked_samples(), 0);
+  EXPECT_FALSE(pair_->modified_input());
+  EXPECT_TRUE(pair_->sampled().empty());
 }
 
 TEST_P(CasePairTest, LeavesPoisonWhereAKernelWritesNothing) {
