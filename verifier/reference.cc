@@ -142,34 +142,56 @@ absl::Status Reference::Build() {
   return absl::OkStatus();
 }
 
-absl::Status Reference::EnsureProcess() {
-  if (process_) return absl::OkStatus();
-  prepared_.clear();
-  FETTLE_ASSIGN_OR_RETURN(process_, options_.start());
+Reference::SeatHold Reference::TakeSeat(const std::string& key) {
+  std::unique_lock lock(mutex_);
+  const auto most = static_cast<std::size_t>(std::max(1, options_.processes));
+  changed_.wait(lock, [&] { return !free_.empty() || seats_.size() < most; });
+  const auto holds =
+      std::find_if(free_.begin(), free_.end(), [&](Seat* seat) { return seat->prepared == key; });
+  Seat* taken = nullptr;
+  if (holds != free_.end() || !free_.empty()) {
+    const auto chosen = holds != free_.end() ? holds : free_.end() - 1;
+    taken = *chosen;
+    free_.erase(chosen);
+  } else {
+    seats_.push_back(std::make_unique<Seat>());
+    taken = seats_.back().get();
+  }
+  return SeatHold(taken, [this](Seat* seat) {
+    const std::lock_guard relock(mutex_);
+    free_.push_back(seat);
+    changed_.notify_all();
+  });
+}
+
+absl::Status Reference::EnsureProcess(Seat& seat) {
+  if (seat.process) return absl::OkStatus();
+  seat.prepared.clear();
+  FETTLE_ASSIGN_OR_RETURN(seat.process, options_.start());
   std::vector<std::string> functions;
   if (source_.kind == "cxx") functions.push_back(source_.reference.function);
   for (const auto& checker : source_.checkers) functions.push_back(checker.function);
   for (std::size_t i = 0; i < libraries_.size(); ++i) {
     FETTLE_RETURN_IF_ERROR(
-        Call({{"op", "load"}, {"function", functions[i]}}, {AsBytes(libraries_[i])}, nullptr)
+        Call(seat, {{"op", "load"}, {"function", functions[i]}}, {AsBytes(libraries_[i])}, nullptr)
             .status());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<json> Reference::Call(const json& request,
+absl::StatusOr<json> Reference::Call(Seat& seat, const json& request,
                                      const std::vector<std::span<const std::uint8_t>>& bytes,
                                      Bytes* reply_bytes) {
   const std::string op = request.value("op", "");
   const auto deadline = FrameClock::now() + options_.call_limit;
-  absl::Status status = WriteFrame(process_->channel(), request, bytes, deadline);
-  absl::StatusOr<Frame> reply = status.ok() ? ReadFrame(process_->channel(), deadline) : status;
+  absl::Status status = WriteFrame(seat.process->channel(), request, bytes, deadline);
+  absl::StatusOr<Frame> reply = status.ok() ? ReadFrame(seat.process->channel(), deadline) : status;
   const std::string what = op == "check" ? "checker" : "reference";
   const std::string name = fmt::format("{} '{}' ({}){}", what, source_.reference.function,
-                                       source_.reference.file, place_);
+                                       source_.reference.file, seat.place);
   if (!reply.ok()) {
-    const std::string ending = process_->Ending();
-    process_.reset();
+    const std::string ending = seat.process->Ending();
+    seat.process.reset();
     if (absl::IsDeadlineExceeded(reply.status())) {
       return absl::FailedPreconditionError(fmt::format(
           "the task's {} did not return within {} s; make it faster or the case smaller", name,
@@ -191,13 +213,13 @@ absl::StatusOr<json> Reference::Call(const json& request,
   return std::move(reply->json);
 }
 
-absl::Status Reference::PrepareCase(const BoundCase& bound_case, const InputSpec& spec) {
-  place_ = " on case " + bound_case.Describe();
-  if (bound_case.set == CaseSet::kHeldOut) place_ = " on a held-out case";
-  const std::string key = CaseKey(source_, bound_case, spec);
-  FETTLE_RETURN_IF_ERROR(EnsureProcess());
-  if (prepared_ == key) return absl::OkStatus();
-  prepared_.clear();
+absl::Status Reference::PrepareCase(Seat& seat, const std::string& key, const BoundCase& bound_case,
+                                    const InputSpec& spec) {
+  seat.place = " on case " + bound_case.Describe();
+  if (bound_case.set == CaseSet::kHeldOut) seat.place = " on a held-out case";
+  FETTLE_RETURN_IF_ERROR(EnsureProcess(seat));
+  if (seat.prepared == key) return absl::OkStatus();
+  seat.prepared.clear();
   json request = {{"op", "prepare"},
                   {"case", ToJson(bound_case)},
                   {"seed", fmt::format("{:x}", spec.seed)},
@@ -211,31 +233,42 @@ absl::Status Reference::PrepareCase(const BoundCase& bound_case, const InputSpec
     request["files"].push_back({{"path", path}, {"size", text.size()}});
     parts.push_back(AsBytes(text));
   }
-  FETTLE_RETURN_IF_ERROR(Call(request, parts, nullptr).status());
-  prepared_ = key;
+  FETTLE_RETURN_IF_ERROR(Call(seat, request, parts, nullptr).status());
+  seat.prepared = key;
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundCase& bound_case,
                                                                     const InputSpec& spec) {
   const std::string key = CaseKey(source_, bound_case, spec);
-  if (const auto found = by_key_.find(key); found != by_key_.end()) {
-    recent_.splice(recent_.begin(), recent_, found->second);
-    return found->second->second;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !computing_.contains(key); });
+    if (const auto found = by_key_.find(key); found != by_key_.end()) {
+      recent_.splice(recent_.begin(), recent_, found->second);
+      return found->second->second;
+    }
+    computing_.insert(key);
   }
+  auto expected = Compute(key, bound_case, spec);
+  const std::lock_guard lock(mutex_);
+  computing_.erase(key);
+  if (expected.ok()) Remember(key, *expected);
+  changed_.notify_all();
+  return expected;
+}
+
+absl::StatusOr<std::shared_ptr<const Expected>> Reference::Compute(const std::string& key,
+                                                                   const BoundCase& bound_case,
+                                                                   const InputSpec& spec) {
   const ReferenceStore store(options_.cache_dir, options_.disk_cache_bytes);
-  if (auto stored = store.Get(key)) {
-    auto shared = std::make_shared<const Expected>(*std::move(stored));
-    Remember(key, shared);
-    return shared;
-  }
+  if (auto stored = store.Get(key)) return std::make_shared<const Expected>(*std::move(stored));
   absl::StatusOr<Expected> expected =
-      source_.kind == "npy" ? EvaluateStored(bound_case) : EvaluateCxx(bound_case, spec);
+      source_.kind == "npy" ? EvaluateStored(bound_case) : EvaluateCxx(key, bound_case, spec);
   if (!expected.ok()) return expected.status();
   auto shared = std::make_shared<const Expected>(*std::move(expected));
   // Large results cost more to store and check than to compute again.
   if (shared->bytes() <= kMostStoredBytes) store.Put(key, *shared);
-  Remember(key, shared);
   return shared;
 }
 
@@ -250,9 +283,10 @@ void Reference::Remember(const std::string& key, std::shared_ptr<const Expected>
   }
 }
 
-absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case,
+absl::StatusOr<Expected> Reference::EvaluateCxx(const std::string& key, const BoundCase& bound_case,
                                                 const InputSpec& spec) {
-  FETTLE_RETURN_IF_ERROR(PrepareCase(bound_case, spec));
+  const SeatHold seat = TakeSeat(key);
+  FETTLE_RETURN_IF_ERROR(PrepareCase(*seat, key, bound_case, spec));
   Expected expected;
   json outputs = json::array();
   for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
@@ -270,7 +304,8 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const BoundCase& bound_case,
   Bytes bytes;
   FETTLE_ASSIGN_OR_RETURN(
       const json reply,
-      Call({{"op", "evaluate"}, {"library", 0}, {"outputs", std::move(outputs)}}, {}, &bytes));
+      Call(*seat, {{"op", "evaluate"}, {"library", 0}, {"outputs", std::move(outputs)}}, {},
+           &bytes));
   const json sizes = reply.value("outputs", json::array());
   if (sizes.size() != expected.outputs.size()) {
     return absl::InternalError("the reference process answered another number of outputs");
@@ -341,7 +376,9 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
 absl::StatusOr<CheckerResult> Reference::Check(const BoundCase& bound_case, const InputSpec& spec,
                                                std::size_t checker,
                                                const std::vector<Bytes>& outputs) {
-  FETTLE_RETURN_IF_ERROR(PrepareCase(bound_case, spec));
+  const std::string key = CaseKey(source_, bound_case, spec);
+  const SeatHold seat = TakeSeat(key);
+  FETTLE_RETURN_IF_ERROR(PrepareCase(*seat, key, bound_case, spec));
   const bool has_reference = source_.kind == "cxx";
   json request = {{"op", "check"},
                   {"library", checker + (has_reference ? 1 : 0)},
@@ -358,7 +395,7 @@ absl::StatusOr<CheckerResult> Reference::Check(const BoundCase& bound_case, cons
     request["outputs"].push_back(i);
     parts.emplace_back(bytes);
   }
-  FETTLE_ASSIGN_OR_RETURN(const json reply, Call(request, parts, nullptr));
+  FETTLE_ASSIGN_OR_RETURN(const json reply, Call(*seat, request, parts, nullptr));
   CheckerResult result;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   result.worst = reply.value("worst", nan);
@@ -374,8 +411,11 @@ absl::StatusOr<Reference::WorkFigures> Reference::Work(const BoundCase& bound_ca
   if (source_.kind != "cxx") {
     return absl::FailedPreconditionError("work: {from: reference} needs a C++ reference");
   }
-  FETTLE_RETURN_IF_ERROR(PrepareCase(bound_case, spec));
-  FETTLE_ASSIGN_OR_RETURN(const json reply, Call({{"op", "work"}, {"library", 0}}, {}, nullptr));
+  const std::string key = CaseKey(source_, bound_case, spec);
+  const SeatHold seat = TakeSeat(key);
+  FETTLE_RETURN_IF_ERROR(PrepareCase(*seat, key, bound_case, spec));
+  FETTLE_ASSIGN_OR_RETURN(const json reply,
+                          Call(*seat, {{"op", "work"}, {"library", 0}}, {}, nullptr));
   return WorkFigures{reply.value("bytes", 0.0), reply.value("flops", 0.0)};
 }
 

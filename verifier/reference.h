@@ -2,11 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -64,6 +67,7 @@ struct ReferenceOptions {
   // 0: an eighth of the machine's memory, between 256 MiB and 4 GiB.
   std::int64_t memory_cache_bytes = 0;
   std::int64_t disk_cache_bytes = std::int64_t{2} << 30;
+  int processes = 1;  // At most so many at once; one starts when there is something to do for it.
 };
 
 // The verdict of a custom checker.
@@ -74,8 +78,9 @@ struct CheckerResult {
   std::string message;
 };
 
-// The task's reference and checkers, compiled once and run in a process of their own. Not
-// thread-safe.
+// The task's reference and checkers, compiled once and run in processes of their own. Thread-safe:
+// calls share ReferenceOptions::processes processes and wait for one; what several ask for at once
+// is computed once.
 //
 // Errors of every call: kFailedPrecondition when the task's own code is at fault (it does not
 // compile, crashes, hangs, or leaves results unset: the message says which and where), kUnavailable
@@ -101,26 +106,45 @@ class Reference {
   absl::StatusOr<WorkFigures> Work(const BoundCase& bound_case, const InputSpec& spec);
 
   const ReferenceSource& source() const { return source_; }
+  int processes() const { return options_.processes; }
 
  private:
   Reference(ReferenceSource source, ReferenceOptions options);
   absl::Status Build();
-  absl::Status EnsureProcess();
-  absl::StatusOr<nlohmann::json> Call(const nlohmann::json& request,
+  // A process and what it holds.
+  struct Seat {
+    std::unique_ptr<ReferenceProcess> process;
+    std::string prepared;  // Key of the case that it holds.
+    std::string place;     // "case checked/2", for messages.
+  };
+  // Gives the seat back when destroyed.
+  using SeatHold = std::unique_ptr<Seat, std::function<void(Seat*)>>;
+  // A free seat, one that holds `key` where there is one; waits.
+  SeatHold TakeSeat(const std::string& key);
+  absl::Status EnsureProcess(Seat& seat);
+  absl::StatusOr<nlohmann::json> Call(Seat& seat, const nlohmann::json& request,
                                       const std::vector<std::span<const std::uint8_t>>& bytes,
                                       std::vector<std::uint8_t>* reply_bytes);
-  absl::Status PrepareCase(const BoundCase& bound_case, const InputSpec& spec);
-  absl::StatusOr<Expected> EvaluateCxx(const BoundCase& bound_case, const InputSpec& spec);
+  absl::Status PrepareCase(Seat& seat, const std::string& key, const BoundCase& bound_case,
+                           const InputSpec& spec);
+  absl::StatusOr<Expected> EvaluateCxx(const std::string& key, const BoundCase& bound_case,
+                                       const InputSpec& spec);
   absl::StatusOr<Expected> EvaluateStored(const BoundCase& bound_case);
+  absl::StatusOr<std::shared_ptr<const Expected>> Compute(const std::string& key,
+                                                          const BoundCase& bound_case,
+                                                          const InputSpec& spec);
+  // With mutex_ held.
   void Remember(const std::string& key, std::shared_ptr<const Expected> expected);
 
   ReferenceSource source_;
   ReferenceOptions options_;
   std::vector<std::string> libraries_;  // Shared objects: the reference, then the checkers.
-  std::unique_ptr<ReferenceProcess> process_;
-  std::string prepared_;  // Key of the case the process holds.
-  std::string place_;     // "case checked/2", for messages.
 
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Seat>> seats_;  // All; guarded by mutex_, as is what follows.
+  std::vector<Seat*> free_;
+  std::set<std::string> computing_;  // Keys.
   using Entry = std::pair<std::string, std::shared_ptr<const Expected>>;
   std::list<Entry> recent_;  // Most recently used first.
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;

@@ -42,6 +42,23 @@ bool AnyDrawnFloat(const BoundCase& bound_case) {
       });
 }
 
+std::int64_t ElementsOf(const BoundCase& bound_case) {
+  std::int64_t total = 0;
+  for (const BoundTensor& tensor : bound_case.tensors) total += tensor.elements();
+  return total;
+}
+
+InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
+  return {DeriveSeed(options.seed, "case", index)};
+}
+// Everything changed in place.
+InputSpec ChangedSpec(const InputSpec& spec) {
+  return {DeriveSeed(spec.seed, "in place"), spec.set};
+}
+InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
+  return {DeriveSeed(options.seed, "exact", index), InputSet::kExactIntegers};
+}
+
 // Names inputs among those of one task: the seed is secret and a job's own.
 std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
   return fmt::format("{} {} {:x} {} {} {}", bound_case.label, bound_case.Describe(), spec.seed,
@@ -73,9 +90,15 @@ RunRequest Verifier::Request(const CaseUnderTest& one, const InputSpec& spec) co
 }
 
 bool Verifier::IsLarge(const BoundCase& bound_case) const {
-  std::int64_t total = 0;
-  for (const BoundTensor& tensor : bound_case.tensors) total += tensor.elements();
-  return total > options_.large_elements;
+  return ElementsOf(bound_case) > options_.large_elements;
+}
+
+std::vector<InputSpec> SpecsAhead(const BoundCase& bound_case, std::size_t index,
+                                  const VerifyOptions& options) {
+  std::vector<InputSpec> specs{DeclaredSpec(options, index)};
+  if (ElementsOf(bound_case) > options.large_elements) specs.push_back(ChangedSpec(specs[0]));
+  if (bound_case.linear && AnyDrawnFloat(bound_case)) specs.push_back(ExactSpec(options, index));
+  return specs;
 }
 
 Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* observation) {
@@ -291,7 +314,7 @@ Verifier::Outcome Verifier::InPlace(const CaseUnderTest& one, const InputSpec& s
                                     CaseReport* report) {
   InputSpec changed = spec;
   if (IsLarge(one.bound_case)) {
-    changed.seed = DeriveSeed(spec.seed, "in place");
+    changed = ChangedSpec(spec);
   } else {
     std::vector<std::int64_t> choices;
     for (std::size_t i = 0; i < one.bound_case.tensors.size(); ++i) {
@@ -379,7 +402,7 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
 Verifier::Outcome Verifier::ExactIntegers(const CaseUnderTest& one, std::size_t index,
                                           CaseReport* report) {
   if (!one.bound_case.linear || !AnyDrawnFloat(one.bound_case)) return std::optional<Failure>();
-  const InputSpec spec{DeriveSeed(options_.seed, "exact", index), InputSet::kExactIntegers};
+  const InputSpec spec = ExactSpec(options_, index);
   if (one.baseline) {
     FETTLE_ASSIGN_OR_RETURN(const std::optional<Judgement> baseline, Baseline(one, spec));
     if (!baseline) {
@@ -400,7 +423,7 @@ Verifier::Outcome Verifier::ExactIntegers(const CaseUnderTest& one, std::size_t 
 
 Verifier::Outcome Verifier::CheckCase(const CaseUnderTest& one, std::size_t index,
                                       CaseReport* report, Pass* pass) {
-  const InputSpec spec{DeriveSeed(options_.seed, "case", index)};
+  const InputSpec spec = DeclaredSpec(options_, index);
   FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, TwoPoisons(one, spec, report, pass));
   if (failure) return failure;
   // The baseline may have run in between, in memory of its own.
@@ -433,12 +456,7 @@ Verifier::Outcome Verifier::RotatedOrder(const std::vector<CaseUnderTest>& cases
   }
   // Large before small: what a large case leaves behind shows in the next small one.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const auto size = [&](std::size_t i) {
-      std::int64_t total = 0;
-      for (const BoundTensor& tensor : cases[i].bound_case.tensors) total += tensor.elements();
-      return total;
-    };
-    return size(a) > size(b);
+    return ElementsOf(cases[a].bound_case) > ElementsOf(cases[b].bound_case);
   });
   for (const std::size_t i : order) {
     *failed_case = i;

@@ -124,6 +124,11 @@ class Verifier {
   std::vector<std::string> warnings_;
 };
 
+// Inputs on which Verify will judge case number `index` of its list, those aside that small cases
+// get beside: what a reference can compute before the device is free.
+std::vector<InputSpec> SpecsAhead(const BoundCase& bound_case, std::size_t index,
+                                  const VerifyOptions& options);
+
 // Removes what would give away a held-out case: label number, sizes, indices, values.
 void Scrub(CaseReport* report);
 

@@ -120,28 +120,20 @@ void Lane::Done(bool failed) {
   if (runner_ != nullptr) runner_->set_stop({});
 }
 
-absl::StatusOr<Lane::TaskState*> Lane::StateFor(const Task& task) {
+absl::StatusOr<std::shared_ptr<Lane::TaskState>> Lane::StateFor(const Task& task) {
+  const std::lock_guard lock(tasks_mutex_);
   const auto found = tasks_.find(task.digest());
-  if (found != tasks_.end()) return &found->second;
+  if (found != tasks_.end()) return found->second;
   if (tasks_.size() >= kTasks) tasks_.erase(tasks_.begin());
   ReferenceOptions options;
   options.start = ReferenceStarter(options_);
   options.cache_dir = options_.cache_dir;
-  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference,
+  // On the cpu a second one would take cores from what is timed.
+  if (!on_cpu()) options.processes = kReferenceProcesses;
+  auto state = std::make_shared<TaskState>();
+  FETTLE_ASSIGN_OR_RETURN(state->reference,
                           Reference::Create(ReferenceSourceOf(task), std::move(options)));
-  TaskState& state = tasks_[task.digest()];
-  state.reference = std::move(reference);
-  return &state;
-}
-
-absl::StatusOr<Reference*> Lane::ReferenceFor(const Task& task) {
-  FETTLE_ASSIGN_OR_RETURN(TaskState * state, StateFor(task));
-  return state->reference.get();
-}
-
-absl::StatusOr<JudgementCache*> Lane::JudgedFor(const Task& task) {
-  FETTLE_ASSIGN_OR_RETURN(TaskState * state, StateFor(task));
-  return &state->judged;
+  return tasks_[task.digest()] = std::move(state);
 }
 
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -56,6 +57,16 @@ class Lane {
   // Units that hold the lane or wait for it.
   int load() const;
 
+  // What is kept of a task: its reference, in sandboxed processes of its own, and what was judged
+  // of its candidates on this device (only by whoever holds the lane). At any time.
+  struct TaskState {
+    std::unique_ptr<Reference> reference;
+    JudgementCache judged;
+    std::mutex mutex;
+    std::set<std::uint64_t> computed_ahead;  // Seeds of units; guarded by `mutex`.
+  };
+  absl::StatusOr<std::shared_ptr<TaskState>> StateFor(const Task& task);
+
   // The rest only by whoever holds the lane.
 
   // A runner for one unit. `fresh`: never used before. On cpu, where candidate code runs in the
@@ -63,16 +74,13 @@ class Lane {
   absl::StatusOr<RunnerClient*> Runner(bool fresh, std::stop_token stop);
   // Ends the runner unless it is alive and may serve another unit.
   void Done(bool failed);
-  // The task's reference, in a sandboxed process of its own.
-  absl::StatusOr<Reference*> ReferenceFor(const Task& task);
-  // What was judged of the task's candidates on this device.
-  absl::StatusOr<JudgementCache*> JudgedFor(const Task& task);
   // Measured on first use.
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
 
  private:
   static constexpr int kQuarantineAfter = 2;  // Failed health checks in a row.
   static constexpr std::size_t kTasks = 4;
+  static constexpr int kReferenceProcesses = 4;
 
   void Leave();
   RunnerClient::Options RunnerOptions() const;
@@ -89,12 +97,8 @@ class Lane {
   std::unique_ptr<RunnerClient> runner_;
   bool suspect_ = false;  // A kernel crashed or hung since the last health check.
   int failed_checks_ = 0;
-  struct TaskState {
-    std::unique_ptr<Reference> reference;
-    JudgementCache judged;
-  };
-  absl::StatusOr<TaskState*> StateFor(const Task& task);
-  std::map<std::string, TaskState> tasks_;  // By task digest.
+  std::mutex tasks_mutex_;
+  std::map<std::string, std::shared_ptr<TaskState>> tasks_;  // By task digest.
   std::optional<Ceilings> ceilings_;
 };
 

@@ -316,24 +316,23 @@ void UnitJob::UnloadModules() {
 }
 
 Going UnitJob::OnLane() {
+  FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
+  reference_ = kept_->reference.get();
+  if (!services_.lane->on_cpu()) EvaluateAhead();
   Progress("waiting for the device");
   FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(services_.stop));
-  Progress("preparing the reference and the runner");
+  Progress("preparing the runner");
   if (unit_.measure && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
-  FETTLE_ASSIGN_OR_RETURN(reference_, services_.lane->ReferenceFor(*services_.task));
-  FETTLE_ASSIGN_OR_RETURN(judged_, services_.lane->JudgedFor(*services_.task));
   const bool fresh = unit_.kind != UnitKind::kEvaluate;
   FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
   const double before_ns = runner_->device_ns();
   const auto stages = [this]() -> Going {
     if (unit_.kind == UnitKind::kRegister) return Register();
     // Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
-    const bool screens = unit_.kind == UnitKind::kEvaluate && unit_.measure && unit_.screen &&
-                         unit_.only_case.empty();
     FETTLE_ASSIGN_OR_RETURN(bool right,
-                            Verify(screens ? std::optional(CaseSet::kChecked) : std::nullopt));
+                            Verify(screens() ? std::optional(CaseSet::kChecked) : std::nullopt));
     if (!right) return false;
-    if (screens) {
+    if (screens()) {
       FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
       if (!promising) return false;
       FETTLE_ASSIGN_OR_RETURN(right, Verify(CaseSet::kTimed));

@@ -63,6 +63,13 @@ class UnitJob {
   // Compiles the check builds, both at once and before the device is held; what comes out of the
   // compiler's cache later is judged there.
   absl::Status BuildChecksAhead();
+  // Has the reference compute what a GPU's large cases will be judged by, before the device is
+  // held.
+  void EvaluateAhead();
+  bool screens() const {
+    return unit_.kind == UnitKind::kEvaluate && unit_.measure && unit_.screen &&
+           unit_.only_case.empty();
+  }
   Going Screen();
   Going Measure();
   Going MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
@@ -104,8 +111,8 @@ class UnitJob {
   std::map<std::string, BuiltKernel> built_;  // By digest, fast mode.
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
   RunnerClient* runner_ = nullptr;  // While on the lane.
+  std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
-  JudgementCache* judged_ = nullptr;
   Ceilings ceilings_;
 };
 

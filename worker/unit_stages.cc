@@ -3,6 +3,7 @@
 // The stages of a unit that run kernels.
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <future>
 
@@ -41,16 +42,55 @@ std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
   return x ^ (x >> 31);
 }
 
+// Of the inputs of a timed case.
+std::uint64_t TimedInputSeed(std::uint64_t seed, int attempt) {
+  return Derive(seed, static_cast<std::uint64_t>(attempt) * 2 + 11);
+}
+
 }  // namespace
 
 VerifyOptions UnitJob::MakeVerifyOptions() const {
   VerifyOptions options;
   options.seed = unit_.seed;
   options.files = services_.task->files();
-  options.judged = judged_;
+  options.judged = &kept_->judged;
   options.progress = services_.progress;
   options.stop = services_.stop;
   return options;
+}
+
+void UnitJob::EvaluateAhead() {
+  {
+    const std::lock_guard lock(kept_->mutex);
+    if (kept_->computed_ahead.size() > 10'000) kept_->computed_ahead.clear();
+    if (!kept_->computed_ahead.insert(unit_.seed).second) return;  // A unit with the same seed did.
+  }
+  Progress("computing the reference");
+  const VerifyOptions options = MakeVerifyOptions();
+  std::vector<std::pair<const BoundCase*, InputSpec>> wanted;
+  std::size_t index = 0;
+  for (const BoundCase& one : cases_) {
+    if (screens() && one.set != CaseSet::kTimed) continue;
+    if (supported_[one.label]) {
+      for (const InputSpec& spec : SpecsAhead(one, index, options)) wanted.emplace_back(&one, spec);
+    }
+    ++index;
+    if (!unit_.measure || one.set != CaseSet::kTimed || !supported_[one.label]) continue;
+    wanted.emplace_back(&one, InputSpec{TimedInputSeed(unit_.seed, /*attempt=*/0)});
+  }
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+      if (services_.stop.stop_requested()) return;
+      // What fails fails again where it is judged.
+      reference_->Evaluate(*wanted[i].first, wanted[i].second).status().IgnoreError();
+    }
+  };
+  std::vector<std::future<void>> workers;
+  for (int i = 0; i < reference_->processes(); ++i) {
+    workers.push_back(std::async(std::launch::async, work));
+  }
+  for (auto& worker : workers) worker.get();
 }
 
 absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
@@ -273,7 +313,7 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
       static_cast<std::int64_t>(std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
   TimeObservation seen;
   for (int attempt = 0;; ++attempt) {
-    request.input_seed = Derive(unit_.seed, static_cast<std::uint64_t>(attempt) * 2 + 11);
+    request.input_seed = TimedInputSeed(unit_.seed, attempt);
     // Units may share a seed and so their inputs; no two share an order.
     request.order_seed =
         Derive(unit_.seed ^ std::hash<std::string>{}(fmt::format("{}:{}", unit_.id, unit_.attempt)),

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/reference.h"
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 
 #include "tests/verifier/case_fixtures.h"
 #include "verifier/compare.h"
@@ -123,6 +126,41 @@ TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
     options.start = [] { return absl::UnavailableError("the second pass needs no process"); };
   }
   std::filesystem::remove_all(options.cache_dir);
+}
+
+TEST_F(ReferenceTest, SeveralThreadsShareItsProcessesAndComputeNothingTwice) {
+  ReferenceOptions options = Options();
+  options.processes = 3;
+  std::atomic<int> started = 0;
+  options.start = [&started, start = options.start] {
+    ++started;
+    return start();
+  };
+  auto reference = Reference::Create(Source(kLayernorm, "layernorm_ref"), options);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const BoundCase bound = LayernormCase(7, 33);
+  // Eight threads ask for the same eight inputs, each in an order of its own.
+  std::vector<std::array<std::shared_ptr<const Expected>, 8>> found(8);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::size_t seed = (i + t) % 8;
+        auto expected = (*reference)->Evaluate(bound, {seed});
+        if (expected.ok()) found[t][seed] = *expected;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(started, 1);
+  EXPECT_LE(started, 3);
+  for (const auto& one : found) {
+    for (std::size_t seed = 0; seed < 8; ++seed) {
+      ASSERT_NE(one[seed], nullptr);
+      EXPECT_EQ(one[seed], found[0][seed]);  // The same object.
+    }
+  }
+  EXPECT_NE(found[0][0]->outputs[0].values, found[0][1]->outputs[0].values);
 }
 
 TEST_F(ReferenceTest, CrashesAndHangsAreTheTasksErrors) {
