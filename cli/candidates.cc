@@ -4,9 +4,9 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/format.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {

@@ -8,9 +8,9 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -54,11 +54,13 @@ class CheckCommand final : public Subcommand {
     if (!task.ok() && problems.empty()) return task.status();
     if (!task.ok()) {
       if (!json_) return ReportProblems(context.terminal, task_, problems);
-      context.terminal.Print(json{{"passed", false}, {"problems", ProblemsJson(problems)}}.dump(2, ' ', false, kReplaceInvalid));
+      context.terminal.Print(json{{"passed", false}, {"problems", ProblemsJson(problems)}}.dump(
+          2, ' ', false, kReplaceInvalid));
       return ExitCode::kNo;
     }
     if (lint_only_) {
-      context.terminal.Print(json_ ? json{{"passed", true}, {"problems", json::array()}}.dump(2, ' ', false, kReplaceInvalid)
+      context.terminal.Print(json_ ? json{{"passed", true}, {"problems", json::array()}}.dump(
+                                         2, ' ', false, kReplaceInvalid)
                                    : fmt::format("{}: no mistakes", (*task)->name()));
       return ExitCode::kOk;
     }

@@ -18,10 +18,10 @@
 #include "cli/submit.h"
 #include "cli/task_folder.h"
 #include "cli/verify_bundle.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/bundle.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {

@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/text_diff.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -92,14 +92,17 @@ class DiffCommand final : public Subcommand {
       return ExitCode::kOk;
     }
     for (const auto& [name, change] : values.items()) {
-      context.terminal.Print(
-          Printable(fmt::format("{}: {} -> {}", name, change["from"].dump(-1, ' ', false, kReplaceInvalid), change["to"].dump(-1, ' ', false, kReplaceInvalid))));
+      context.terminal.Print(Printable(
+          fmt::format("{}: {} -> {}", name, change["from"].dump(-1, ' ', false, kReplaceInvalid),
+                      change["to"].dump(-1, ' ', false, kReplaceInvalid))));
     }
     if (plan) {
       context.terminal.Print("launch plan:");
-      context.terminal.Raw(Printable(
-          UnifiedDiff(from.name + "/launches", MemberOf(from.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n",
-                      to.name + "/launches", MemberOf(to.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n")));
+      context.terminal.Raw(Printable(UnifiedDiff(
+          from.name + "/launches",
+          MemberOf(from.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n",
+          to.name + "/launches",
+          MemberOf(to.kernel, "launches").dump(2, ' ', false, kReplaceInvalid) + "\n")));
     }
     context.terminal.Raw(Printable(source));
     if (values.empty() && !plan && source.empty()) {

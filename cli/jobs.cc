@@ -6,9 +6,9 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/format.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -55,9 +55,8 @@ class JobsCommand final : public Subcommand {
                  {"AGE", true}});
     const std::int64_t now = std::time(nullptr);
     for (const v1::Job& job : jobs) {
-      table.Row({job.id(), Printable(job.task_name()), job.target(),
-                 JobStateName(job.state()), FormatCount(job.candidate_count()),
-                 FormatRatio(job.best_ratio_declared()),
+      table.Row({job.id(), Printable(job.task_name()), job.target(), JobStateName(job.state()),
+                 FormatCount(job.candidate_count()), FormatRatio(job.best_ratio_declared()),
                  FormatAge(std::max<std::int64_t>(now - job.created().seconds(), 0))});
     }
     context.terminal.Raw(table.Render(context.terminal.width()));

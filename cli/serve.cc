@@ -9,6 +9,8 @@
 namespace fettle {
 namespace {
 
+constexpr char kDefaultHttp[] = "127.0.0.1:7650";
+
 class ServeCommand final : public Subcommand {
  public:
   std::string name() const override { return "serve"; }
@@ -16,7 +18,7 @@ class ServeCommand final : public Subcommand {
   std::string details() const override {
     return "Listens on a socket in the data folder that only this user can open. TCP, also on\n"
            "loopback, asks for a token (DATA/operate.token and DATA/worker.token, made on first\n"
-           "start); beyond loopback it needs TLS.";
+           "start); beyond loopback it needs TLS. Prints a link that opens the dashboard.";
   }
   void Declare(FlagSet& flags) override {
     flags.Flag("--data-dir", "DIR", &data_, "data folder (FETTLE_DATA_DIR)")
@@ -32,6 +34,11 @@ class ServeCommand final : public Subcommand {
     flags.Flag("--tls-certificate", "FILE", &options_.tls_certificate_file, "PEM chain").completes =
         Completes::kFile;
     flags.Flag("--tls-key", "FILE", &options_.tls_key_file, "PEM key").completes = Completes::kFile;
+    flags.Flag("--http", "HOST:PORT", &http_,
+               "dashboard and HTTP API (default 127.0.0.1:7650, or any port when that is taken; "
+               "none: \"off\")");
+    flags.Flag("--http-name", "HOST:PORT", &options_.http_names,
+               "further name by which browsers reach it; may be repeated");
     flags.Flag("--reflection", "", &options_.reflection, "answer gRPC reflection");
     flags.Flag("--no-worker", "", &no_worker_, "start no worker on this machine");
     flags.Flag("--device", "ID", &devices_, "device of the local worker; may be repeated");
@@ -42,6 +49,12 @@ class ServeCommand final : public Subcommand {
     options_.data_dir = DataFolder(data_);
     FETTLE_RETURN_IF_ERROR(MakePrivateFolder(options_.data_dir));
     options_.version = FettleVersion();
+    if (http_.empty()) {
+      options_.http = kDefaultHttp;
+      options_.http_any_port_if_taken = true;
+    } else if (http_ != "off") {
+      options_.http = http_;
+    }
     if (!no_worker_) {
       options_.local_worker = {ProgramFolder() + "/fettle", "worker"};
       for (const std::string& device : devices_) {
@@ -53,7 +66,7 @@ class ServeCommand final : public Subcommand {
   }
 
  private:
-  std::string data_;
+  std::string data_, http_;
   ServerOptions options_;
   std::vector<std::string> devices_;
   bool no_worker_ = false;

@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/report.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -26,7 +26,8 @@ std::string Scalars(const json& object) {
   if (!object.is_object()) return text;
   for (const auto& [name, value] : object.items()) {
     if (value.is_structured() || value.is_null()) continue;
-    const std::string shown = value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, kReplaceInvalid);
+    const std::string shown =
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, kReplaceInvalid);
     if (!shown.empty()) text += fmt::format("  {}: {}\n", name, shown);
   }
   return Printable(text);
@@ -58,7 +59,8 @@ std::string BuildLines(const json& builds) {
     std::string facts;
     if (MemberOf(build, "facts").is_object()) {
       for (const auto& [name, value] : MemberOf(build, "facts").items()) {
-        if (!value.is_structured()) facts += fmt::format(" {}={}", name, value.dump(-1, ' ', false, kReplaceInvalid));
+        if (!value.is_structured())
+          facts += fmt::format(" {}={}", name, value.dump(-1, ' ', false, kReplaceInvalid));
       }
     }
     if (!facts.empty()) text += "   " + facts + "\n";

@@ -10,10 +10,10 @@
 #include "cli/commands.h"
 #include "cli/job_view.h"
 #include "cli/task_folder.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
-#include "core/work_unit.h"
 #include "core/text.h"
+#include "core/work_unit.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -111,8 +111,8 @@ absl::Status ReportProblems(Terminal& terminal, const std::string& folder,
   while (!text.empty() && text.back() == '\n') text.pop_back();
   terminal.Print(Printable(text));
   return absl::FailedPreconditionError(fmt::format(
-      "{} has {} mistake{}; see docs/task-format.md for the format", folder.empty() ? "the task" : folder,
-      problems.size(), problems.size() == 1 ? "" : "s"));
+      "{} has {} mistake{}; see docs/task-format.md for the format",
+      folder.empty() ? "the task" : folder, problems.size(), problems.size() == 1 ? "" : "s"));
 }
 
 absl::StatusOr<v1::Job> SubmitTask(Context& context, OptimizerClient& client,

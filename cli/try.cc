@@ -11,10 +11,10 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
-#include "cli/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/speedup.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {

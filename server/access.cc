@@ -19,25 +19,6 @@ using Json = nlohmann::json;
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kTokenBytes = 24;
 
-bool Grants(AccessRole has, AccessRole needed) {
-  if (has == AccessRole::kWorker || needed == AccessRole::kWorker) return has == needed;
-  return static_cast<int>(has) >= static_cast<int>(needed);
-}
-
-const char* RoleName(AccessRole role) {
-  switch (role) {
-    case AccessRole::kRead:
-      return "read";
-    case AccessRole::kPropose:
-      return "propose";
-    case AccessRole::kOperate:
-      return "operate";
-    case AccessRole::kWorker:
-      return "worker";
-  }
-  return "";
-}
-
 // Takes the same time wherever the first difference is. Digests of equal length.
 bool SameDigest(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -77,6 +58,27 @@ absl::Status ParseToken(const Json& entry, const std::string& where, Token& toke
   return absl::OkStatus();
 }
 
+}  // namespace
+
+bool Grants(AccessRole has, AccessRole needed) {
+  if (has == AccessRole::kWorker || needed == AccessRole::kWorker) return has == needed;
+  return static_cast<int>(has) >= static_cast<int>(needed);
+}
+
+const char* RoleName(AccessRole role) {
+  switch (role) {
+    case AccessRole::kRead:
+      return "read";
+    case AccessRole::kPropose:
+      return "propose";
+    case AccessRole::kOperate:
+      return "operate";
+    case AccessRole::kWorker:
+      return "worker";
+  }
+  return "";
+}
+
 std::string NewToken() {
   unsigned char bytes[kTokenBytes];
   FETTLE_CHECK(getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes));
@@ -84,8 +86,6 @@ std::string NewToken() {
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
 }
-
-}  // namespace
 
 absl::StatusOr<Access> Access::Load(const std::string& path) {
   FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
@@ -117,16 +117,20 @@ absl::Status Access::CheckPeer(const std::string& peer, const std::string& autho
     return absl::UnauthenticatedError(
         "this endpoint needs a token; give --token-file or set FETTLE_TOKEN_FILE");
   }
-  const std::string digest = Sha256Hex(std::string_view(authorization).substr(kBearer.size()));
-  const Token* match = nullptr;
-  for (const Token& token : tokens_) {  // All of them, so that the time tells nothing.
-    if (SameDigest(digest, token.sha256)) match = &token;
-  }
+  const Token* match = Find(Sha256Hex(std::string_view(authorization).substr(kBearer.size())));
   if (match == nullptr) return absl::UnauthenticatedError("the token is not known to this server");
   if (Grants(match->role, needed)) return absl::OkStatus();
   return absl::PermissionDeniedError(fmt::format("token {} has role {}; this call needs {}",
                                                  match->name, RoleName(match->role),
                                                  RoleName(needed)));
+}
+
+const Token* Access::Find(std::string_view digest) const {
+  const Token* match = nullptr;
+  for (const Token& token : tokens_) {  // All of them, so that the time tells nothing.
+    if (SameDigest(digest, token.sha256)) match = &token;
+  }
+  return match;
 }
 
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& data_dir) {
@@ -142,7 +146,8 @@ absl::StatusOr<std::string> EnsureTokenFile(const std::string& data_dir) {
     tokens.push_back(
         {{"name", RoleName(role)}, {"role", RoleName(role)}, {"sha256", Sha256Hex(token)}});
   }
-  FETTLE_RETURN_IF_ERROR(WriteFileDurably(path, Json{{"tokens", tokens}}.dump(2, ' ', false, kReplaceInvalid) + "\n"));
+  FETTLE_RETURN_IF_ERROR(
+      WriteFileDurably(path, Json{{"tokens", tokens}}.dump(2, ' ', false, kReplaceInvalid) + "\n"));
   return path;
 }
 

@@ -4,6 +4,7 @@
 // Who may call what. On the unix socket the file's mode decides; on TCP every call needs a token.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -22,6 +23,12 @@ struct Token {
   std::string sha256;  // Of the token, lower-case hex; the token itself is stored nowhere.
 };
 
+const char* RoleName(AccessRole role);
+// Whether a token of role `has` may do what needs `needed`.
+bool Grants(AccessRole has, AccessRole needed);
+// 192 random bits as hex.
+std::string NewToken();
+
 class Access {
  public:
   Access() = default;
@@ -36,6 +43,8 @@ class Access {
   // As Check, for a peer and the value of its authorization header ("Bearer ...").
   absl::Status CheckPeer(const std::string& peer, const std::string& authorization,
                          AccessRole needed) const;
+  // The token whose SHA-256 is `digest`; null: none.
+  const Token* Find(std::string_view digest) const;
 
  private:
   std::vector<Token> tokens_;

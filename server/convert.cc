@@ -38,6 +38,11 @@ v1::Job JobToProto(const JobRow& job, const std::map<std::string, std::int64_t>&
   out.set_last_sequence(job.last_sequence);
   out.set_seed(job.seed);
   out.set_space_size(job.space_size);
+  out.set_stage(job.stage);
+  out.set_device_model(job.device_model);
+  out.set_toolchain(job.toolchain);
+  if (job.started_ns != 0) *out.mutable_started() = TimestampFromNs(job.started_ns);
+  out.set_tuned_variant_id(job.tuned_variant);
   return out;
 }
 

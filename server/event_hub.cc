@@ -23,10 +23,12 @@ void EventHub::Ring(const std::string& job_id) {
   std::vector<std::shared_ptr<const Bell>> ringing;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = bells_.find(job_id);
-    if (found == bells_.end()) return;
-    Collect(found->second, ringing);
-    if (found->second.empty()) bells_.erase(found);
+    for (const std::string& key : {job_id, std::string(kAllJobs)}) {
+      const auto found = bells_.find(key);
+      if (found == bells_.end()) continue;
+      Collect(found->second, ringing);
+      if (found->second.empty()) bells_.erase(found);
+    }
   }
   for (const auto& bell : ringing) (*bell)();  // Outside the lock.
 }

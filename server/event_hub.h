@@ -30,6 +30,10 @@ class EventHub {
   };
 
   [[nodiscard]] Subscription Subscribe(const std::string& job_id, Bell bell);
+  // Rung for every job.
+  [[nodiscard]] Subscription SubscribeAll(Bell bell) {
+    return Subscribe(kAllJobs, std::move(bell));
+  }
   void Ring(const std::string& job_id);
   // Wakes all readers for good: the server is going away.
   void Close();
@@ -37,6 +41,7 @@ class EventHub {
 
  private:
   using Bells = std::vector<std::weak_ptr<const Bell>>;
+  static constexpr char kAllJobs[] = "";
   static void Collect(Bells& bells, std::vector<std::shared_ptr<const Bell>>& ringing);
 
   mutable std::mutex mutex_;

@@ -357,6 +357,12 @@ std::string JobManager::Waiting(const std::string& job_id) const {
                      active_.size() + static_cast<std::size_t>(place - queue_.begin()));
 }
 
+std::int64_t JobManager::QueuePosition(const std::string& job_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto place = std::find(queue_.begin(), queue_.end(), job_id);
+  return place == queue_.end() ? 0 : place - queue_.begin() + 1;
+}
+
 void JobManager::WorkersChanged() {
   const std::lock_guard lock(mutex_);
   for (auto& [id, run] : active_) run->WorkersChanged();

@@ -37,6 +37,8 @@ class JobManager {
   absl::StatusOr<JobRow> Resume(const std::string& job_id, const v1::Budget& budget);
   // What a job waits for; empty: nothing.
   std::string Waiting(const std::string& job_id) const;
+  // Place in the queue, from 1; 0: it does not wait for its turn.
+  std::int64_t QueuePosition(const std::string& job_id) const;
 
   void WorkersChanged();
 

@@ -1,45 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/optimizer_service.h"
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
-#include "core/text.h"
-#include "exporter/bundle.h"
-#include "exporter/provenance.h"
 #include "server/blob_reactors.h"
-#include "server/convert.h"
 #include "server/errors.h"
 #include "server/grpc_status.h"
-#include "server/ids.h"
-#include "server/job_events.h"
-#include "server/job_measures.h"
-#include "server/timestamps.h"
 #include "server/unary.h"
 #include "server/watch_reactor.h"
-#include "store/candidate_store.h"
-#include "store/job_store.h"
-#include "store/variant_store.h"
 
 namespace fettle {
 namespace {
-
-constexpr std::size_t kMaxBundleVariants = 1'000;
 
 class RefusedWatch final : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
   explicit RefusedWatch(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
   void OnDone() override { delete this; }
 };
-
-absl::Status CheckId(const char* field, const std::string& id) {
-  if (id.empty()) return errors::BadField(field, "must not be empty");
-  if (id.size() > limits::kMaxNameBytes) {
-    return errors::TooLong(field, id.size(), limits::kMaxNameBytes);
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -48,38 +24,11 @@ OptimizerService::Unary* OptimizerService::Run(Context* context, AccessRole need
   return RunUnary(parts_.executor, context, parts_.access, needed, std::move(body));
 }
 
-absl::StatusOr<JobRow> OptimizerService::Job(const std::string& id) const {
-  FETTLE_RETURN_IF_ERROR(CheckId("job_id", id));
-  std::optional<JobRow> row;
-  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(row, FindJob(db, id));
-    return absl::OkStatus();
-  }));
-  if (!row.has_value()) return errors::NoSuchJob(id);
-  return *std::move(row);
-}
-
-absl::StatusOr<v1::Job> OptimizerService::Describe(const JobRow& row) const {
-  std::map<std::string, std::int64_t> verdicts;
-  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(verdicts, VerdictCounts(db, row.id));
-    return absl::OkStatus();
-  }));
-  v1::Job job = JobToProto(row, verdicts);
-  if (!row.terminal()) {
-    if (const std::string waiting = parts_.jobs.Waiting(row.id); !waiting.empty()) {
-      job.set_message(ValidUtf8(waiting));
-    }
-  }
-  return job;
-}
-
 OptimizerService::Unary* OptimizerService::SubmitJob(Context* context,
                                                      const v1::SubmitJobRequest* request,
                                                      v1::SubmitJobResponse* response) {
   return Run(context, AccessRole::kOperate, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const JobRow row, parts_.jobs.Submit(*request));
-    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), Describe(row));
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), calls_.SubmitJob(*request));
     return absl::OkStatus();
   });
 }
@@ -88,8 +37,7 @@ OptimizerService::Unary* OptimizerService::GetJob(Context* context,
                                                   const v1::GetJobRequest* request,
                                                   v1::GetJobResponse* response) {
   return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const JobRow row, Job(request->job_id()));
-    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), Describe(row));
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), calls_.GetJob(request->job_id()));
     return absl::OkStatus();
   });
 }
@@ -98,19 +46,7 @@ OptimizerService::Unary* OptimizerService::ListJobs(Context* context,
                                                     const v1::ListJobsRequest* request,
                                                     v1::ListJobsResponse* response) {
   return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const int size, PageSize(request->page_size()));
-    FETTLE_ASSIGN_OR_RETURN(const auto before, ParseTimeToken(request->page_token()));
-    std::vector<JobRow> rows;
-    FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(rows, fettle::ListJobs(db, before.first, before.second, size));
-      return absl::OkStatus();
-    }));
-    for (const JobRow& row : rows) {
-      FETTLE_ASSIGN_OR_RETURN(*response->add_jobs(), Describe(row));
-    }
-    if (static_cast<int>(rows.size()) == size) {
-      response->set_next_page_token(TimeToken(rows.back().created_ns, rows.back().id));
-    }
+    FETTLE_ASSIGN_OR_RETURN(*response, calls_.ListJobs(*request));
     return absl::OkStatus();
   });
 }
@@ -119,9 +55,7 @@ OptimizerService::Unary* OptimizerService::CancelJob(Context* context,
                                                      const v1::CancelJobRequest* request,
                                                      v1::CancelJobResponse* response) {
   return Run(context, AccessRole::kOperate, [this, request, response]() -> absl::Status {
-    FETTLE_RETURN_IF_ERROR(CheckId("job_id", request->job_id()));
-    FETTLE_ASSIGN_OR_RETURN(const JobRow row, parts_.jobs.Cancel(request->job_id()));
-    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), Describe(row));
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), calls_.CancelJob(request->job_id()));
     return absl::OkStatus();
   });
 }
@@ -130,10 +64,52 @@ OptimizerService::Unary* OptimizerService::ResumeJob(Context* context,
                                                      const v1::ResumeJobRequest* request,
                                                      v1::ResumeJobResponse* response) {
   return Run(context, AccessRole::kOperate, [this, request, response]() -> absl::Status {
-    FETTLE_RETURN_IF_ERROR(CheckId("job_id", request->job_id()));
-    FETTLE_ASSIGN_OR_RETURN(const JobRow row,
-                            parts_.jobs.Resume(request->job_id(), request->budget()));
-    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), Describe(row));
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_job(), calls_.ResumeJob(*request));
+    return absl::OkStatus();
+  });
+}
+
+OptimizerService::Unary* OptimizerService::ListEvents(Context* context,
+                                                      const v1::ListEventsRequest* request,
+                                                      v1::ListEventsResponse* response) {
+  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(*response, calls_.ListEvents(*request));
+    return absl::OkStatus();
+  });
+}
+
+OptimizerService::Unary* OptimizerService::ListCandidates(Context* context,
+                                                          const v1::ListCandidatesRequest* request,
+                                                          v1::ListCandidatesResponse* response) {
+  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(*response, calls_.ListCandidates(*request));
+    return absl::OkStatus();
+  });
+}
+
+OptimizerService::Unary* OptimizerService::GetCandidate(Context* context,
+                                                        const v1::GetCandidateRequest* request,
+                                                        v1::GetCandidateResponse* response) {
+  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_candidate(), calls_.GetCandidate(*request));
+    return absl::OkStatus();
+  });
+}
+
+OptimizerService::Unary* OptimizerService::ListVariants(Context* context,
+                                                        const v1::ListVariantsRequest* request,
+                                                        v1::ListVariantsResponse* response) {
+  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(*response, calls_.ListVariants(*request));
+    return absl::OkStatus();
+  });
+}
+
+OptimizerService::Unary* OptimizerService::GetVariant(Context* context,
+                                                      const v1::GetVariantRequest* request,
+                                                      v1::GetVariantResponse* response) {
+  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(*response->mutable_variant(), calls_.GetVariant(request->variant_id()));
     return absl::OkStatus();
   });
 }
@@ -150,202 +126,15 @@ grpc::ServerWriteReactor<v1::JobEvent>* OptimizerService::WatchJob(
                              request->after_sequence());
 }
 
-OptimizerService::Unary* OptimizerService::ListEvents(Context* context,
-                                                      const v1::ListEventsRequest* request,
-                                                      v1::ListEventsResponse* response) {
-  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    if (request->after_sequence() < 0) {
-      return errors::BadField("after_sequence", "must not be negative");
-    }
-    FETTLE_ASSIGN_OR_RETURN(const int size, PageSize(request->page_size()));
-    FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job(request->job_id()));
-    std::vector<EventRow> rows;
-    FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(rows, ReadEvents(db, job.id, request->after_sequence(), size));
-      return absl::OkStatus();
-    }));
-    for (const EventRow& row : rows) {
-      const bool last = job.terminal() && row.sequence == job.last_sequence;
-      FETTLE_ASSIGN_OR_RETURN(*response->add_events(), EventToProto(job.id, row, last));
-    }
-    return absl::OkStatus();
-  });
-}
-
-OptimizerService::Unary* OptimizerService::ListCandidates(Context* context,
-                                                          const v1::ListCandidatesRequest* request,
-                                                          v1::ListCandidatesResponse* response) {
-  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const int size, PageSize(request->page_size()));
-    FETTLE_ASSIGN_OR_RETURN(const std::int64_t after, ParseOrdinalToken(request->page_token()));
-    if (!request->verdict().empty() && !ParseVerdict(request->verdict()).has_value()) {
-      return errors::BadField("verdict", "must be a verdict such as WIN or NO_WIN, or empty");
-    }
-    FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job(request->job_id()));
-    std::vector<CandidateRow> rows;
-    FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(rows,
-                              fettle::ListCandidates(db, job.id, request->verdict(), after, size));
-      return absl::OkStatus();
-    }));
-    for (const CandidateRow& row : rows) *response->add_candidates() = CandidateToProto(row);
-    if (static_cast<int>(rows.size()) == size) {
-      response->set_next_page_token(std::to_string(rows.back().ordinal));
-    }
-    return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<v1::Candidate> OptimizerService::DescribeCandidate(
-    const v1::GetCandidateRequest& request) const {
-  FETTLE_RETURN_IF_ERROR(CheckId("digest", request.digest()));
-  FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job(request.job_id()));
-  std::optional<CandidateRow> row;
-  std::optional<KernelRow> kernel;
-  std::vector<EvaluationRow> evaluations;
-  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(row, FindCandidateByDigest(db, job.id, request.digest()));
-    if (!row.has_value()) return errors::NoSuchCandidate(job.id, request.digest());
-    FETTLE_ASSIGN_OR_RETURN(kernel, FindKernel(db, row->kernel_digest));
-    FETTLE_ASSIGN_OR_RETURN(evaluations, ListEvaluations(db, job.id, row->ordinal));
-    return absl::OkStatus();
-  }));
-  v1::Candidate out = CandidateToProto(*row);
-  out.set_rationale(ValidUtf8(row->rationale));
-  if (kernel.has_value()) {
-    auto block = nlohmann::json::parse(kernel->json, nullptr, /*allow_exceptions=*/false);
-    if (block.is_object()) block["values"] = ParseValues(row->values_json);
-    out.set_kernel_json(block.dump(-1, ' ', false, kReplaceInvalid));
-  }
-  // The confirmation, where there was one, is the last and the one that decided.
-  for (const EvaluationRow& evaluation : evaluations) {
-    auto result =
-        nlohmann::json::parse(evaluation.result_json, nullptr, /*allow_exceptions=*/false);
-    if (!result.is_object()) continue;
-    if (!job.terminal()) result = WithoutSecrets(std::move(result));
-    const auto keep = [&](const char* key, auto set) {
-      const auto found = result.find(key);
-      if (found != result.end() && !found->is_null()) set(found->dump());
-    };
-    keep("verification", [&](std::string text) { out.set_verification_json(std::move(text)); });
-    keep("screening", [&](std::string text) {
-      if (out.measurement_json().empty()) out.set_measurement_json(std::move(text));
-    });
-    keep("measurement", [&](std::string text) { out.set_measurement_json(std::move(text)); });
-    keep("builds", [&](std::string text) { out.set_builds_json(std::move(text)); });
-  }
-  return out;
-}
-
-OptimizerService::Unary* OptimizerService::GetCandidate(Context* context,
-                                                        const v1::GetCandidateRequest* request,
-                                                        v1::GetCandidateResponse* response) {
-  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(*response->mutable_candidate(), DescribeCandidate(*request));
-    return absl::OkStatus();
-  });
-}
-
-OptimizerService::Unary* OptimizerService::ListVariants(Context* context,
-                                                        const v1::ListVariantsRequest* request,
-                                                        v1::ListVariantsResponse* response) {
-  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const int size, PageSize(request->page_size()));
-    FETTLE_ASSIGN_OR_RETURN(const auto before, ParseTimeToken(request->page_token()));
-    if (!request->status().empty() && request->status() != variant_status::kAccepted &&
-        request->status() != variant_status::kSuperseded &&
-        request->status() != variant_status::kDemoted) {
-      return errors::BadField("status", "must be accepted, superseded, demoted, or empty");
-    }
-    const VariantFilter filter{request->task_name(), request->target(), request->job_id(),
-                               request->status()};
-    std::vector<VariantRow> rows;
-    FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(rows,
-                              fettle::ListVariants(db, filter, before.first, before.second, size));
-      return absl::OkStatus();
-    }));
-    for (const VariantRow& row : rows) *response->add_variants() = VariantToProto(row);
-    if (static_cast<int>(rows.size()) == size) {
-      response->set_next_page_token(TimeToken(rows.back().accepted_ns, rows.back().id));
-    }
-    return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<VariantRow> OptimizerService::Variant(const std::string& id) const {
-  FETTLE_RETURN_IF_ERROR(CheckId("variant_id", id));
-  std::optional<VariantRow> row;
-  std::optional<JobRow> job;
-  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(row, FindVariant(db, id));
-    if (!row.has_value()) return errors::NoSuchVariant(id);
-    FETTLE_ASSIGN_OR_RETURN(job, FindJob(db, row->job_id));
-    return absl::OkStatus();
-  }));
-  auto document = nlohmann::json::parse(row->provenance_json, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) {
-    return absl::DataLossError(fmt::format("the provenance of variant {} is damaged", row->id));
-  }
-  if (job.has_value() && !job->terminal()) document = WithoutSecrets(std::move(document));
-  document["variant"]["status"] = row->status;  // As of now; the rest is as it was accepted.
-  if (!row->status_reason.empty()) document["variant"]["status_reason"] = row->status_reason;
-  row->provenance_json = document.dump(-1, ' ', false, kReplaceInvalid);
-  return *std::move(row);
-}
-
-OptimizerService::Unary* OptimizerService::GetVariant(Context* context,
-                                                      const v1::GetVariantRequest* request,
-                                                      v1::GetVariantResponse* response) {
-  return Run(context, AccessRole::kRead, [this, request, response]() -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const VariantRow row, Variant(request->variant_id()));
-    *response->mutable_variant() = VariantToProto(row);
-    response->mutable_variant()->set_provenance_json(row.provenance_json);
-    return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<std::string> OptimizerService::PackedBundle(
-    const v1::ExportBundleRequest& request) const {
-  std::vector<std::string> ids(request.variant_ids().begin(), request.variant_ids().end());
-  if (ids.empty()) {
-    if (request.task_name().empty()) {
-      return errors::BadField("variant_ids", "name variants, or set task_name");
-    }
-    const VariantFilter filter{request.task_name(), request.target(), "",
-                               variant_status::kAccepted};
-    FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(
-          const std::vector<VariantRow> rows,
-          fettle::ListVariants(db, filter, 0, "", static_cast<int>(kMaxBundleVariants) + 1));
-      for (const VariantRow& row : rows) ids.push_back(row.id);
-      return absl::OkStatus();
-    }));
-    if (ids.empty()) {
-      return absl::NotFoundError(
-          fmt::format("task_name: task {} has no accepted variant{}", request.task_name(),
-                      request.target().empty() ? "" : " for target " + request.target()));
-    }
-  }
-  if (ids.size() > kMaxBundleVariants) {
-    return errors::BadField("variant_ids", fmt::format("at most {} at once", kMaxBundleVariants));
-  }
-  std::vector<VariantProvenance> variants;
-  for (const std::string& id : ids) {
-    FETTLE_ASSIGN_OR_RETURN(const VariantRow row, Variant(id));
-    FETTLE_ASSIGN_OR_RETURN(VariantProvenance parsed, ParseProvenance(row.provenance_json));
-    variants.push_back(std::move(parsed));
-  }
-  FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, BuildBundle(variants, parts_.store.blobs()));
-  return PackBundle(files);
-}
-
 grpc::ServerWriteReactor<v1::BlobChunk>* OptimizerService::ExportBundle(
     Context* context, const v1::ExportBundleRequest* request) {
   if (absl::Status allowed = parts_.access.Check(*context, AccessRole::kRead); !allowed.ok()) {
     return RefuseSend(allowed);
   }
-  return SendBytes(parts_.long_calls, [this, copy = *request] { return PackedBundle(copy); });
+  return SendBytes(parts_.long_calls, [this, copy = *request]() -> absl::StatusOr<std::string> {
+    FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, calls_.Bundle(copy));
+    return PackBundle(files);
+  });
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* OptimizerService::ReadBlob(
@@ -361,17 +150,7 @@ OptimizerService::Unary* OptimizerService::ListWorkers(Context* context,
                                                        const v1::ListWorkersRequest*,
                                                        v1::ListWorkersResponse* response) {
   return Run(context, AccessRole::kRead, [this, response]() -> absl::Status {
-    for (const WorkerView& view : parts_.dispatcher.Workers()) {
-      v1::Worker& worker = *response->add_workers();
-      worker.set_id(view.id);
-      worker.set_host(view.host);
-      worker.set_version(view.version);
-      worker.set_state(view.state);
-      worker.set_devices_json(view.devices_json);
-      worker.set_compilers_json(view.compilers_json);
-      *worker.mutable_connected() = TimestampFromNs(view.connected_ns);
-      worker.set_leased_units(view.held);
-    }
+    *response = calls_.ListWorkers();
     return absl::OkStatus();
   });
 }
@@ -380,9 +159,7 @@ OptimizerService::Unary* OptimizerService::GetServerInfo(Context* context,
                                                          const v1::GetServerInfoRequest*,
                                                          v1::GetServerInfoResponse* response) {
   return Run(context, AccessRole::kRead, [this, response]() -> absl::Status {
-    response->set_version(parts_.version);
-    response->set_data_dir_id(parts_.store.data_dir_id());
-    response->set_schema_version(parts_.store.schema_version());
+    *response = calls_.GetServerInfo();
     return absl::OkStatus();
   });
 }

@@ -2,40 +2,21 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
-#include <absl/status/statusor.h>
+#include <absl/status/status.h>
 #include <grpcpp/support/server_callback.h>
 
 #include "fettle/v1/optimizer.grpc.pb.h"
 #include "server/access.h"
-#include "server/dispatcher.h"
-#include "server/event_hub.h"
-#include "server/executor.h"
-#include "server/job_manager.h"
-#include "store/store.h"
+#include "server/optimizer_calls.h"
 
 namespace fettle {
 
-// All of it outlives the service.
-struct OptimizerParts {
-  const Access& access;
-  Store& store;
-  Dispatcher& dispatcher;
-  EventHub& events;
-  JobManager& jobs;
-  Executor& executor;    // Short calls.
-  Executor& long_calls;  // Exports; waits for nothing else.
-  Clock& clock;
-  std::string version;
-};
-
-// The service for clients.
+// The gRPC frontend for clients.
 class OptimizerService final : public v1::Optimizer::CallbackService {
  public:
-  explicit OptimizerService(OptimizerParts parts) : parts_(std::move(parts)) {}
+  // `calls` outlives the service.
+  explicit OptimizerService(const OptimizerCalls& calls) : calls_(calls), parts_(calls.parts()) {}
 
   using Context = grpc::CallbackServerContext;
   using Unary = grpc::ServerUnaryReactor;
@@ -63,14 +44,9 @@ class OptimizerService final : public v1::Optimizer::CallbackService {
 
  private:
   Unary* Run(Context* context, AccessRole needed, std::function<absl::Status()> body);
-  absl::StatusOr<v1::Job> Describe(const JobRow& row) const;
-  absl::StatusOr<JobRow> Job(const std::string& id) const;
-  absl::StatusOr<v1::Candidate> DescribeCandidate(const v1::GetCandidateRequest& request) const;
-  // The variant with its document, secrets removed while its job is open.
-  absl::StatusOr<VariantRow> Variant(const std::string& id) const;
-  absl::StatusOr<std::string> PackedBundle(const v1::ExportBundleRequest& request) const;
 
-  OptimizerParts parts_;
+  const OptimizerCalls& calls_;
+  const OptimizerParts& parts_;
 };
 
 }  // namespace fettle

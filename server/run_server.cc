@@ -33,6 +33,9 @@ int RunServer(ServerOptions options) {
     return absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitUnavailable;
   }
   fmt::print("fettle serve: ready on {}\n", fmt::join((*server)->endpoints(), ", "));
+  if (const std::string link = (*server)->login_link(); !link.empty()) {
+    fmt::print("fettle serve: dashboard at {}\n", link);
+  }
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/server.h"
 
-#include <charconv>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -24,6 +24,7 @@
 #include "server/access.h"
 #include "server/event_hub.h"
 #include "server/executor.h"
+#include "server/http/dashboard.h"
 #include "server/job_manager.h"
 #include "server/local_worker.h"
 #include "server/optimizer_service.h"
@@ -84,7 +85,9 @@ absl::Status CheckListen(const ServerOptions& options) {
   if (tls != !options.tls_key_file.empty()) {
     return absl::InvalidArgumentError("TLS needs both a certificate file and a key file");
   }
-  for (const std::string& endpoint : options.listen) {
+  std::vector<std::string> endpoints = options.listen;
+  if (!options.http.empty()) endpoints.push_back(options.http);
+  for (const std::string& endpoint : endpoints) {
     if (IsUnixEndpoint(endpoint) || endpoint.find(':') == std::string::npos) {
       return absl::InvalidArgumentError(
           fmt::format("listen {}: write host:port; the unix socket is set apart", endpoint));
@@ -115,8 +118,9 @@ class RunningServer final : public Server {
         dispatcher_(*store_, SystemClock(), options_.dispatcher),
         jobs_(JobContext{*store_, dispatcher_, events_, SystemClock(), options_.proposers,
                          options_.rule, options_.version, options_.proposer_kinds}),
-        optimizer_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_,
-                                  long_calls_, SystemClock(), options_.version}),
+        calls_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_, long_calls_,
+                              SystemClock(), options_.version}),
+        optimizer_(calls_),
         hub_(access_, *store_, dispatcher_, executor_) {}
   ~RunningServer() override { Shutdown(); }
 
@@ -124,6 +128,7 @@ class RunningServer final : public Server {
     dispatcher_.SetWorkersChanged([this] { jobs_.WorkersChanged(); });
     FETTLE_RETURN_IF_ERROR(jobs_.Start());
     FETTLE_RETURN_IF_ERROR(Listen());
+    FETTLE_RETURN_IF_ERROR(ServeHttp());
     if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(true);
     if (!options_.local_worker.empty()) {
       std::vector<std::string> command = options_.local_worker;
@@ -144,6 +149,7 @@ class RunningServer final : public Server {
     dispatcher_.ServerStops();  // Before the workers' sessions end.
     events_.Close();  // Watches and waiting calls end; otherwise gRPC would wait for them.
     hub_.CloseSessions();
+    if (dashboard_ != nullptr) dashboard_->Stop();
     if (grpc_ != nullptr) {
       grpc_->Shutdown(std::chrono::system_clock::now() + limits::kDrain);
       grpc_->Wait();
@@ -156,6 +162,9 @@ class RunningServer final : public Server {
   }
 
   std::vector<std::string> endpoints() const override { return endpoints_; }
+  std::string login_link() const override {
+    return dashboard_ == nullptr ? "" : dashboard_->login_link();
+  }
   int local_worker_pid() const override {
     return local_worker_ == nullptr ? 0 : local_worker_->pid();
   }
@@ -197,6 +206,21 @@ class RunningServer final : public Server {
     return absl::OkStatus();
   }
 
+  absl::Status ServeHttp() {
+    if (options_.http.empty()) return absl::OkStatus();
+    DashboardOptions dashboard;
+    dashboard.endpoint = options_.http;
+    dashboard.any_port_if_taken = options_.http_any_port_if_taken;
+    dashboard.names = options_.http_names;
+    if (!options_.tls_certificate_file.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(dashboard.tls_key, ReadSecretFile(options_.tls_key_file));
+      FETTLE_ASSIGN_OR_RETURN(dashboard.tls_certificate,
+                              ReadWholeFile(options_.tls_certificate_file));
+    }
+    FETTLE_ASSIGN_OR_RETURN(dashboard_, Dashboard::Start(std::move(dashboard), calls_));
+    return absl::OkStatus();
+  }
+
   const ServerOptions options_;
   const std::unique_ptr<Store> store_;
   const Access access_;
@@ -205,9 +229,11 @@ class RunningServer final : public Server {
   Executor long_calls_;
   Dispatcher dispatcher_;
   JobManager jobs_;
+  const OptimizerCalls calls_;
   OptimizerService optimizer_;
   WorkerHubService hub_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<Dashboard> dashboard_;
   std::unique_ptr<LocalWorker> local_worker_;
   std::vector<std::string> endpoints_;
   bool stopped_ = false;
@@ -228,7 +254,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   if (options.socket_path.empty()) options.socket_path = options.data_dir + "/fettle.sock";
   FETTLE_RETURN_IF_ERROR(PrepareSocket(options.socket_path));
   Access access;
-  if (!options.listen.empty()) {
+  if (!options.listen.empty() || !options.http.empty()) {
     if (options.token_file.empty()) {
       FETTLE_ASSIGN_OR_RETURN(options.token_file, EnsureTokenFile(options.data_dir));
     }

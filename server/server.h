@@ -24,6 +24,11 @@ struct ServerOptions {
   std::string token_file;  // Empty: tokens.json in the data folder, made when missing.
   std::string tls_certificate_file, tls_key_file;  // PEM.
   bool reflection = false;
+  // The dashboard and the HTTP API: "host:port" (port 0: any); empty: none. Beyond loopback it
+  // needs TLS, and with a certificate it always speaks it.
+  std::string http;
+  bool http_any_port_if_taken = false;
+  std::vector<std::string> http_names;  // Further "host:port" by which browsers reach it.
   // Program and arguments of the local worker, before its endpoint ("fettle", "worker"); empty:
   // none.
   std::vector<std::string> local_worker;
@@ -52,6 +57,8 @@ class Server {
   virtual void Shutdown() = 0;
   // "unix:..." first, then the TCP endpoints with the ports that were bound.
   virtual std::vector<std::string> endpoints() const = 0;
+  // The dashboard's address with a secret that logs in, for the server's owner; empty: none.
+  virtual std::string login_link() const = 0;
   // Process id of the local worker; 0: none is running.
   virtual int local_worker_pid() const = 0;
 };

@@ -3,11 +3,10 @@
 
 #include <optional>
 
-#include "core/status_macros.h"
 #include "server/errors.h"
+#include "server/event_page.h"
 #include "server/grpc_status.h"
-#include "server/job_events.h"
-#include "store/job_store.h"
+#include "server/limits.h"
 
 namespace fettle {
 
@@ -77,33 +76,17 @@ void WatchReactor::Fetch() {
     const std::lock_guard lock(mutex_);
     after = cursor_;
   }
-  std::deque<v1::JobEvent> page;
-  bool ended = false;
-  bool more = false;
-  const absl::Status status = store_.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> job, FindJob(db, job_id_));
-    if (!job.has_value()) return errors::NoSuchJob(job_id_);
-    FETTLE_ASSIGN_OR_RETURN(const std::vector<EventRow> rows,
-                            ReadEvents(db, job_id_, after, limits::kWatchPage));
-    for (const EventRow& row : rows) {
-      FETTLE_ASSIGN_OR_RETURN(
-          v1::JobEvent event,
-          EventToProto(job_id_, row, row.sequence == job->last_sequence && job->terminal()));
-      page.push_back(std::move(event));
-    }
-    const std::int64_t reached = rows.empty() ? after : rows.back().sequence;
-    more = reached < job->last_sequence;
-    // At or after the terminal event nothing follows: the stream ends with OK.
-    ended = job->terminal() && reached >= job->last_sequence;
-    return absl::OkStatus();
-  });
+  absl::StatusOr<EventPage> page = ReadEventPage(store_, job_id_, after, limits::kWatchPage);
   {
     const std::lock_guard lock(mutex_);
-    failure_ = status;
-    if (!page.empty()) cursor_ = page.back().sequence();
-    page_ = std::move(page);
-    ended_ = ended;
-    rung_ = rung_ || more;
+    if (page.ok()) {
+      if (!page->events.empty()) cursor_ = page->events.back().sequence();
+      page_ = std::move(page->events);
+      ended_ = page->ended;
+      rung_ = rung_ || page->more;
+    } else {
+      failure_ = page.status();
+    }
     state_ = State::kIdle;
   }
   Advance();

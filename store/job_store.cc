@@ -3,22 +3,10 @@
 
 #include "store/compress.h"
 #include "store/row_io.h"
+#include "store/select_columns.h"
 
 namespace fettle {
 namespace {
-
-#define FETTLE_JOB_FIXED \
-  "id, request_id, request_digest, task_digest, proposer, options_json, seed, created_ns"
-#define FETTLE_JOB_MUTABLE                                                               \
-  "target, device_model, toolchain, state, stage, message, "                             \
-  "budget_candidates, budget_wall_ms, budget_device_ms, budget_tokens, budget_usd, "     \
-  "spent_candidates, spent_wall_ms, spent_device_ms, spent_tokens, spent_usd, "          \
-  "candidate_count, judged_count, since_improvement, confirmations, incumbent_ordinal, " \
-  "incumbent_ratio, tuned_variant, tuned_ratio, best_variant, best_ratio_declared, "     \
-  "best_ratio_tuned, space_size, last_sequence, started_ns, finished_ns"
-#define FETTLE_JOB_SELECT                            \
-  "SELECT " FETTLE_JOB_FIXED ", " FETTLE_JOB_MUTABLE \
-  ", (SELECT name FROM tasks WHERE digest = jobs.task_digest), cancel_requested FROM jobs "
 
 void BindMutable(RowBinder& bind, const JobRow& job) {
   bind.Text(job.target).Text(job.device_model).Text(job.toolchain).Text(job.state);
@@ -34,7 +22,9 @@ void BindMutable(RowBinder& bind, const JobRow& job) {
   bind.Int(job.last_sequence).Int(job.started_ns).Int(job.finished_ns);
 }
 
-JobRow ReadJob(const Statement& statement) {
+}  // namespace
+
+JobRow ReadJobRow(const Statement& statement) {
   RowReader read(statement);
   JobRow job;
   job.id = read.Text();
@@ -77,8 +67,6 @@ JobRow ReadJob(const Statement& statement) {
   job.cancel_requested = read.Flag();
   return job;
 }
-
-}  // namespace
 
 absl::Status InsertTask(Connection& db, const TaskRow& task) {
   FETTLE_ASSIGN_OR_RETURN(
@@ -177,7 +165,7 @@ absl::Status SetCancelRequested(Connection& db, std::string_view id, bool reques
 absl::StatusOr<std::optional<JobRow>> FindJob(Connection& db, std::string_view id) {
   FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select, db.Cached(FETTLE_JOB_SELECT "WHERE id = ?"));
   select->Bind(1, id);
-  return ReadFirst<JobRow>(*select, ReadJob);
+  return ReadFirst<JobRow>(*select, ReadJobRow);
 }
 
 absl::StatusOr<std::optional<JobRow>> FindJobByRequest(Connection& db,
@@ -185,7 +173,7 @@ absl::StatusOr<std::optional<JobRow>> FindJobByRequest(Connection& db,
   FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
                           db.Cached(FETTLE_JOB_SELECT "WHERE request_id = ?"));
   select->Bind(1, request_id);
-  return ReadFirst<JobRow>(*select, ReadJob);
+  return ReadFirst<JobRow>(*select, ReadJobRow);
 }
 
 absl::StatusOr<std::vector<JobRow>> ListJobs(Connection& db, std::int64_t before_ns,
@@ -195,7 +183,7 @@ absl::StatusOr<std::vector<JobRow>> ListJobs(Connection& db, std::int64_t before
       db.Cached(FETTLE_JOB_SELECT "WHERE ?1 = 0 OR (created_ns, id) < (?1, ?2) "
                                   "ORDER BY created_ns DESC, id DESC LIMIT ?3"));
   RowBinder(*select).Int(before_ns).Text(before_id).Int(limit);
-  return ReadAll<JobRow>(*select, ReadJob);
+  return ReadAll<JobRow>(*select, ReadJobRow);
 }
 
 absl::StatusOr<std::vector<std::string>> OpenJobs(Connection& db) {

@@ -5,20 +5,16 @@
 
 #include "store/compress.h"
 #include "store/row_io.h"
+#include "store/select_columns.h"
 
 namespace fettle {
 namespace {
 
-#define FETTLE_VARIANT_COLUMNS                                                            \
-  "id, job_id, ordinal, candidate_digest, task_digest, target, device_model, toolchain, " \
-  "status, status_reason, values_json, ratio, ratio_low, ratio_high, ratio_declared, "    \
-  "ratio_tuned, roofline_fraction, is_tuned_baseline, parent_variant, accepted_ns"
-#define FETTLE_VARIANT_SELECT                 \
-  "SELECT " FETTLE_VARIANT_COLUMNS            \
-  ", (SELECT name FROM tasks WHERE digest = " \
-  "variants.task_digest)"
+constexpr int kProvenanceColumn = 21;  // Follows the columns above where it is selected.
 
-VariantRow ReadVariant(const Statement& statement) {
+}  // namespace
+
+VariantRow ReadVariantRow(const Statement& statement) {
   RowReader read(statement);
   VariantRow row;
   row.id = read.Text();
@@ -44,10 +40,6 @@ VariantRow ReadVariant(const Statement& statement) {
   row.task_name = read.Text();
   return row;
 }
-
-constexpr int kProvenanceColumn = 21;  // Follows the columns above where it is selected.
-
-}  // namespace
 
 absl::Status InsertVariant(Connection& db, const VariantRow& row) {
   FETTLE_ASSIGN_OR_RETURN(
@@ -99,7 +91,7 @@ absl::StatusOr<std::optional<VariantRow>> FindVariant(Connection& db, std::strin
   absl::Status unpacked;
   FETTLE_ASSIGN_OR_RETURN(
       std::vector<VariantRow> rows, ReadAll<VariantRow>(*select, [&](const Statement& statement) {
-        VariantRow row = ReadVariant(statement);
+        VariantRow row = ReadVariantRow(statement);
         absl::StatusOr<std::string> document =
             ZstdDecompress(statement.Text(kProvenanceColumn), kMaxDocumentBytes);
         if (document.ok()) {
@@ -137,7 +129,7 @@ absl::StatusOr<std::vector<VariantRow>> ListVariants(Connection& db, const Varia
       .Int(before_ns)
       .Text(before_id)
       .Int(limit);
-  return ReadAll<VariantRow>(*select, ReadVariant);
+  return ReadAll<VariantRow>(*select, ReadVariantRow);
 }
 
 absl::StatusOr<std::optional<VariantRow>> FindTunedBaseline(Connection& db,
@@ -152,7 +144,7 @@ absl::StatusOr<std::optional<VariantRow>> FindTunedBaseline(Connection& db,
                 "toolchain = ? AND is_tuned_baseline = 1 AND status = 'accepted' "
                 "ORDER BY ratio_declared DESC LIMIT 1"));
   RowBinder(*select).Text(task_digest).Text(target).Text(device_model).Text(toolchain);
-  return ReadFirst<VariantRow>(*select, ReadVariant);
+  return ReadFirst<VariantRow>(*select, ReadVariantRow);
 }
 
 }  // namespace fettle

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/wire_json.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 
@@ -65,7 +65,13 @@ json ToJson(const v1::Job& job) {
           {"finished_ns", ToNs(job.finished())},
           {"last_sequence", job.last_sequence()},
           {"seed", job.seed()},
-          {"space_size", job.space_size()}};
+          {"space_size", job.space_size()},
+          {"queue_position", job.queue_position()},
+          {"stage", job.stage()},
+          {"device_model", job.device_model()},
+          {"toolchain", job.toolchain()},
+          {"started_ns", ToNs(job.started())},
+          {"tuned_variant_id", job.tuned_variant_id()}};
 }
 
 json ToJson(const v1::JobEvent& event) {

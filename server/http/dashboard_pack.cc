@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/assets.h"
+
+#ifdef FETTLE_WEB
+#include "server/http/dashboard_data.h"
+#endif
+
+namespace fettle {
+
+std::string_view DashboardPack() {
+#ifdef FETTLE_WEB
+  return DashboardFiles()[0].bytes;
+#else
+  return {};
+#endif
+}
+
+}  // namespace fettle
