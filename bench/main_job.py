@@ -57,7 +57,8 @@ def run_task(fettle, name, arguments, out):
     except AssertionError as error:
         now = fettle.json("jobs", job["id"])
         fettle.run("cancel", job["id"])
-        raise AssertionError(f"{error}\n{json.dumps(now)[:2000]}") from error
+        done = "\n".join(f"  {verdict} {steps}" for verdict, steps in stages(fettle, job["id"])[1])
+        raise AssertionError(f"{error}\n{json.dumps(now)[:2000]}\n{done}") from error
     end = fettle.json("jobs", job["id"])
     row = {"task": name, "job": end, "seconds": time.monotonic() - begin,
            "candidates": fettle.json("candidates", job["id"]), "units": units(fettle, job["id"]),

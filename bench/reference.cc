@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints what the host does for one large case: making inputs, evaluating the reference, comparing.
 //
-//   bench/run reference --task tasks/layernorm --case timed/2 --target sm_90a [--repeats 3]
+//   bench/run reference --task tasks/layernorm --case timed/2|held_out/0 --target sm_90a [--repeats
+//   3]
 
 #include "verifier/reference.h"
 
@@ -27,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kHeldOutBytes = std::int64_t{256} << 20;  // As for a GPU.
 
 TaskFiles ReadFolder(const std::string& folder) {
   TaskFiles files;
@@ -54,8 +57,19 @@ absl::Status Run(const std::string& folder, const std::string& label,
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(target_name));
   std::optional<BoundCase> found;
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
-    FETTLE_ASSIGN_OR_RETURN(const auto cases, task->BindCases(set, 1, target));
+    FETTLE_ASSIGN_OR_RETURN(
+        const auto cases, Timed(set == CaseSet::kTimed ? "bind timed cases" : "bind checked cases",
+                                [&] { return task->BindCases(set, 1, target); }));
     for (const BoundCase& one : cases) {
+      if (one.label == label) found = one;
+    }
+  }
+  if (label.starts_with("held_out/")) {
+    FETTLE_ASSIGN_OR_RETURN(const auto drawn, Timed("draw held-out cases", [&] {
+                              return task->DrawHeldOut(
+                                  7, kHeldOutBytes, [](const BoundCase&) { return std::string(); });
+                            }));
+    for (const BoundCase& one : drawn) {
       if (one.label == label) found = one;
     }
   }

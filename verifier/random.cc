@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/random.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -147,6 +148,14 @@ std::uint64_t RandomPermutation::operator()(std::uint64_t index) const {
 }
 
 ZipfRanks::ZipfRanks(std::uint64_t size, double exponent) : size_(size), exponent_(exponent) {
+  if (size <= kMostInTable) {
+    double sum = 0;
+    for (std::uint64_t rank = 0; rank < size; ++rank) {
+      sum += PortableExp(-exponent * PortableLog(static_cast<double>(rank + 1)));
+      sums_.push_back(sum);
+    }
+    return;
+  }
   low_ = H(1.5) - 1;
   high_ = H(static_cast<double>(size) + 0.5);
   cut_ = 2 - InverseH(H(2.5) - PortableExp(-exponent * PortableLog(2)));
@@ -168,6 +177,11 @@ double ZipfRanks::InverseH(double x) const {
 
 std::uint64_t ZipfRanks::Draw(std::uint64_t seed, std::uint64_t index) const {
   if (size_ <= 1) return 0;
+  if (!sums_.empty()) {
+    const double u = RandomUnit(seed, index) * sums_.back();
+    const auto found = std::upper_bound(sums_.begin(), sums_.end() - 1, u);
+    return static_cast<std::uint64_t>(found - sums_.begin());
+  }
   for (std::uint64_t attempt = 0;; ++attempt) {
     const double u = high_ + RandomUnit(seed + attempt, index) * (low_ - high_);
     const double x = InverseH(u);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace fettle {
 
@@ -36,7 +37,8 @@ class RandomPermutation {
 };
 
 // Zipf-distributed ranks: rank r in [0, size) with probability proportional to (r + 1)^-exponent.
-// Rejection-inversion; `exponent` > 0.
+// Small ranges are searched in a table of sums, large ones use rejection-inversion (four times as
+// slow). `exponent` > 0.
 class ZipfRanks {
  public:
   ZipfRanks(std::uint64_t size, double exponent);
@@ -45,8 +47,10 @@ class ZipfRanks {
  private:
   double H(double x) const;
   double InverseH(double x) const;
+  static constexpr std::uint64_t kMostInTable = 65536;
   std::uint64_t size_;
-  double exponent_, low_, high_, cut_;
+  double exponent_, low_ = 0, high_ = 0, cut_ = 0;
+  std::vector<double> sums_;  // Of the weights of ranks up to each; empty: the range is large.
 };
 
 }  // namespace fettle

@@ -140,6 +140,25 @@ TEST(InputsTest, IndexFillsKeepTheirPromises) {
   EXPECT_NEAR(top / 20000.0, 1 / 9.7876, 0.015);  // The harmonic number of 10000.
 }
 
+TEST(InputsTest, ZipfIsTheSameOnBothSidesOfTheTablesSize) {
+  for (const double exponent : {0.7, 1.0, 1.3}) {
+    double shares[2][3] = {};
+    for (int side = 0; side < 2; ++side) {
+      const ZipfRanks ranks(65536 + static_cast<std::uint64_t>(side), exponent);
+      constexpr std::uint64_t kDraws = 200'000;
+      for (std::uint64_t i = 0; i < kDraws; ++i) {
+        const std::uint64_t rank = ranks.Draw(5, i);
+        ASSERT_LE(rank, 65536u);
+        if (rank < 3) shares[side][rank] += 1.0 / kDraws;
+      }
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_NEAR(shares[0][rank], shares[1][rank], 0.006) << exponent << " " << rank;
+    }
+  }
+  EXPECT_EQ(ZipfRanks(1, 1.0).Draw(1, 1), 0u);
+}
+
 TEST(InputsTest, ListsRunsAndOffsets) {
   Fill fill = IndexFill(Fill::Kind::kIndexOffsets, 0, 0);
   fill.list = {3, 0, 4};
