@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -68,6 +70,7 @@ class DemoCommand final : public Subcommand {
 
  private:
   absl::StatusOr<v1::Job> Optimize(Context& context, OptimizerClient& client);
+  void WaitForOthers(Context& context, OptimizerClient& client);
   absl::StatusOr<std::string> Export(OptimizerClient& client, const v1::Variant& variant,
                                      const std::string& data);
   // The winner for a GPU that is not here, where a compiler for it is.
@@ -93,9 +96,17 @@ absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
     FETTLE_ASSIGN_OR_RETURN(server, ChildServer::Start(data, context.stop));
   }
   FETTLE_ASSIGN_OR_RETURN(const v1::Job job, Optimize(context, *client));
-  if (job.best_variant_id().empty()) return ExitCode::kNo;
+  if (job.best_variant_id().empty()) {
+    if (server != nullptr) WaitForOthers(context, *client);
+    return ExitCode::kNo;
+  }
+  // Another demo's server may have ended with its own job.
+  if (server == nullptr && !client->GetServerInfo().ok()) {
+    FETTLE_ASSIGN_OR_RETURN(server, ChildServer::Start(data, context.stop));
+  }
   FETTLE_ASSIGN_OR_RETURN(const v1::Variant variant, client->GetVariant(job.best_variant_id()));
   FETTLE_ASSIGN_OR_RETURN(const std::string bundle, Export(*client, variant, data));
+  if (server != nullptr) WaitForOthers(context, *client);
   server.reset();  // Its worker leaves the device to the rerun.
   FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle));
   const BundleReport report = VerifyBundle(files);
@@ -107,6 +118,22 @@ absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
   FETTLE_ASSIGN_OR_RETURN(const auto reruns,
                           RerunBundle(context, LocalFlags(), bundle, files, report));
   return Summarize(context, variant, bundle, reruns);
+}
+
+// Jobs that others gave to this demo's server end before it does.
+void DemoCommand::WaitForOthers(Context& context, OptimizerClient& client) {
+  bool said = false;
+  while (!context.stop.stop_requested()) {
+    const auto jobs = client.ListJobs(50);
+    if (!jobs.ok()) return;
+    const auto open = std::count_if(jobs->begin(), jobs->end(), [](const v1::Job& job) {
+      return job.state() == v1::JOB_STATE_QUEUED || job.state() == v1::JOB_STATE_RUNNING;
+    });
+    if (open == 0) return;
+    if (!said) context.terminal.Note(fmt::format("waiting for {} other jobs of this server", open));
+    said = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient& client) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -83,6 +83,8 @@ class SignalWatcher {
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  // gRPC's own lines say less than the error that follows them.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Terminal terminal = Terminal::Standard();
   const auto subcommands = AllSubcommands();
   const auto parsed =

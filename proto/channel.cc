@@ -236,7 +236,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable) {
+  if (code == absl::StatusCode::kUnavailable && status.error_details() != kAnsweredDetails) {
     return absl::UnavailableError(fmt::format(
         "no answer from the server at {}: {}; start one with `fettle serve`, or name another with "
         "--endpoint",

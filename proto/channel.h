@@ -44,7 +44,11 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
 bool IsUnixEndpoint(const std::string& endpoint);
 bool IsLoopbackEndpoint(const std::string& endpoint);
 
-// The same code and message; UNAVAILABLE also names the endpoint and how to start a server.
+// What a fettle server puts into the details of every error: an error without it never reached one.
+inline constexpr char kAnsweredDetails[] = "fettle";
+
+// The same code and message; UNAVAILABLE that no server answered also names the endpoint and how to
+// start a server.
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint);
 
 // Contents of a file that holds a secret. kPermissionDenied unless only its owner may read it,

@@ -7,6 +7,7 @@
 #include <grpcpp/support/status.h>
 
 #include "core/status_macros.h"
+#include "proto/channel.h"
 #include "server/limits.h"
 
 namespace fettle {
@@ -14,11 +15,12 @@ namespace fettle {
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
               static_cast<int>(grpc::StatusCode::UNAUTHENTICATED));
 
-// The two enums share their numbers. Truncates the message: gRPC sends it in a header.
+// The two enums share their numbers. Truncates the message: gRPC sends it in a header. The details
+// tell a client that the server itself answered.
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(status.code()),
-          StatusText(status).substr(0, limits::kMaxErrorMessageBytes)};
+          StatusText(status).substr(0, limits::kMaxErrorMessageBytes), kAnsweredDetails};
 }
 
 }  // namespace fettle

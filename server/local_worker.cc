@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kFirstPause{200};
 constexpr std::chrono::milliseconds kLongestPause{5'000};
 constexpr std::chrono::milliseconds kHealthyAfter{10'000};
 constexpr std::chrono::milliseconds kTermPatience{700};
+constexpr int kHopelessStarts = 4;
 
 }  // namespace
 
@@ -32,6 +33,11 @@ LocalWorker::~LocalWorker() { Stop(); }
 pid_t LocalWorker::pid() const {
   const std::lock_guard lock(mutex_);
   return pid_;
+}
+
+bool LocalWorker::gave_up() const {
+  const std::lock_guard lock(mutex_);
+  return gave_up_;
 }
 
 // The child's parent-death signal belongs to the thread that forks, so only the supervising thread,
@@ -59,16 +65,17 @@ pid_t LocalWorker::Spawn() const {
 
 void LocalWorker::Supervise() {
   std::chrono::milliseconds pause = kFirstPause;
+  int refused = 0;  // Starts in a row that ended by themselves with an error.
   while (true) {
     const auto started = std::chrono::steady_clock::now();
     const pid_t child = Spawn();
+    int status = 0;
     if (child > 0) {
       {
         const std::lock_guard lock(mutex_);
         pid_ = child;
         if (stopping_) kill(child, SIGTERM);
       }
-      int status = 0;
       while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
       }
       const std::lock_guard lock(mutex_);
@@ -82,9 +89,21 @@ void LocalWorker::Supervise() {
       spdlog::error("local_worker_not_started command={} error={}", command_.front(),
                     std::strerror(errno));
     }
-    if (std::chrono::steady_clock::now() - started > kHealthyAfter) pause = kFirstPause;
+    const bool healthy = std::chrono::steady_clock::now() - started > kHealthyAfter;
+    if (healthy) pause = kFirstPause;
+    const bool error = child > 0 && !healthy && WIFEXITED(status) && WEXITSTATUS(status) != 0;
+    refused = error ? refused + 1 : 0;
     std::unique_lock lock(mutex_);
     wake_.notify_all();
+    if (refused >= kHopelessStarts && !stopping_) {
+      gave_up_ = true;
+      spdlog::error(
+          "local_worker_left exit_code={} remedy=\"{} starts ended at once; its own lines above "
+          "say "
+          "why; restart the server once that is mended, or start `fettle worker` by hand\"",
+          WEXITSTATUS(status), refused);
+      return;
+    }
     if (wake_.wait_for(lock, pause, [this] { return stopping_; })) return;
     pause = std::min(2 * pause, kLongestPause);
   }

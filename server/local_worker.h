@@ -14,6 +14,8 @@ namespace fettle {
 
 // Keeps one child process running: starts it, starts it again after a pause that grows while it
 // keeps dying, ends it with SIGTERM, then SIGKILL. The child gets SIGTERM when this process dies.
+// One that ends by itself with an error at each of several starts in a row will not do better: it
+// is left, and the log says so.
 class LocalWorker {
  public:
   // `command`: program and arguments.
@@ -24,6 +26,7 @@ class LocalWorker {
   void Stop();
   // Its process id; 0 while it is not running.
   pid_t pid() const;
+  bool gave_up() const;
 
  private:
   void Supervise();
@@ -34,6 +37,7 @@ class LocalWorker {
   std::condition_variable wake_;
   bool stopping_ = false;  // Guarded by mutex_.
   pid_t pid_ = 0;          // Guarded by mutex_.
+  bool gave_up_ = false;   // Guarded by mutex_.
   std::thread thread_;
 };
 

@@ -82,12 +82,17 @@ absl::Status BackupWith(Connection& db, const std::filesystem::path& data_dir,
         fmt::format("backup to {}: it exists already; name a new folder", target.string()));
   }
   FETTLE_RETURN_IF_ERROR(MakeFolder(target));
-  // The database first: every blob that it names exists by then.
-  FETTLE_RETURN_IF_ERROR(db.BackupTo(target / kDatabase));
-  FETTLE_RETURN_IF_ERROR(CopyBlobs(data_dir / kBlobs, target / kBlobs));
-  FETTLE_ASSIGN_OR_RETURN(Connection copy,
-                          Connection::Open(target / kDatabase, Connection::Mode::kReadOnly));
-  return copy.CheckIntegrity();
+  const absl::Status copied = [&]() -> absl::Status {
+    // The database first: every blob that it names exists by then.
+    FETTLE_RETURN_IF_ERROR(db.BackupTo(target / kDatabase));
+    FETTLE_RETURN_IF_ERROR(CopyBlobs(data_dir / kBlobs, target / kBlobs));
+    FETTLE_ASSIGN_OR_RETURN(Connection copy,
+                            Connection::Open(target / kDatabase, Connection::Mode::kReadOnly));
+    return copy.CheckIntegrity();
+  }();
+  // Half a backup would be taken for one, and stand in the way of the next.
+  if (!copied.ok()) std::filesystem::remove_all(target, error);
+  return copied;
 }
 
 }  // namespace

@@ -161,10 +161,23 @@ Going UnitJob::CheckPolicy() {
                   std::string(admitted.status().message()));
   }
   if (!*admitted) {
-    return Decide(Verdict::kRefused, Stage::kPolicy, "constraints", nullptr,
-                  "the values break a constraint of the kernel");
+    return Decide(
+        Verdict::kRefused, Stage::kPolicy, "constraints", nullptr,
+        fmt::format("the values break the kernel's constraint \"{}\"", BrokenConstraint()));
   }
   return true;
+}
+
+// The first constraint that the candidate's values break.
+std::string UnitJob::BrokenConstraint() const {
+  for (const Expr& constraint : candidate_.kernel.constraints) {
+    KernelSpec alone = candidate_.kernel;
+    alone.constraints = {constraint};
+    const absl::StatusOr<bool> holds =
+        services_.task->Admits(alone, candidate_.values, services_.target, nullptr);
+    if (!holds.ok() || !*holds) return constraint.text();
+  }
+  return "";
 }
 
 // What a drawn case has too much of for this target, if anything.

@@ -48,6 +48,7 @@ class UnitJob {
   using Going = absl::StatusOr<bool>;
 
   Going CheckPolicy();
+  std::string BrokenConstraint() const;
   Going BindCases();
   std::string TooLarge(const BoundCase& drawn) const;
   Going CompileAll();

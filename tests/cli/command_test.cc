@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real binary as a subprocess: exit codes, streams, errors.
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -176,6 +177,20 @@ TEST_F(Command, CompileAcceptsAndRejects) {
   EXPECT_EQ(Run("compile good.cu --target nonsense").code, 1);
   Write("none.cu", "int x;\n");
   EXPECT_EQ(Run("compile none.cu").code, 2);
+}
+
+TEST_F(Command, RefusesABudgetOfNoCandidates) {
+  const Outcome none = Run("submit " FETTLE_SOURCE_DIR "/tasks/layernorm --candidates 0");
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.err, HasSubstr("--candidates: 0 would try nothing; give at least 1"));
+}
+
+TEST_F(Command, SaysItselfWhatIsWrongWithACertificate) {
+  Write("ca.pem", "not a certificate");
+  const Outcome bad = Run("jobs --endpoint localhost:1 --ca ca.pem");
+  EXPECT_NE(bad.code, 0);
+  EXPECT_THAT(bad.err, StartsWith("fettle jobs: "));
+  EXPECT_EQ(std::count(bad.err.begin(), bad.err.end(), '\n'), 1) << bad.err;
 }
 
 }  // namespace

@@ -158,5 +158,19 @@ TEST(LocalWorkerTest, IsStartedAgainAndEndsWithTheServer) {
   EXPECT_NE(kill(second, 0), 0);
 }
 
+TEST(LocalWorkerTest, IsLeftWhenEveryStartEndsWithAnError) {
+  const TemporaryFolder folder;
+  const std::string log = folder.str() + "/starts";
+  LocalWorker worker({"/bin/sh", "-c", "echo x >> " + log + "; exit 3"});
+  for (int i = 0; i < 30'000 && !worker.gave_up(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(worker.gave_up());
+  std::ifstream in(log);
+  const std::string starts{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(starts, "x\nx\nx\nx\n");
+  worker.Stop();
+}
+
 }  // namespace
 }  // namespace fettle

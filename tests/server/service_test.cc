@@ -171,8 +171,12 @@ TEST_F(ServiceTest, ChecksAndTriesOutsideAnyJob) {
   }
   request.set_target("gfx950");
   grpc::ClientContext context;
-  EXPECT_EQ(stub_->TryKernel(&context, request, &response).error_code(),
-            grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status refused = stub_->TryKernel(&context, request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  // The server's own words, not those about a server that does not answer.
+  EXPECT_EQ(FromGrpcStatus(refused, "here").message(), refused.error_message());
+  EXPECT_NE(FromGrpcStatus({grpc::StatusCode::UNAVAILABLE, "refused"}, "here").message(),
+            "refused");
 }
 
 TEST_F(ServiceTest, GivingUpACallTellsTheWorker) {
@@ -236,7 +240,8 @@ TEST_F(ServiceTest, ShutsDownWithinTwoSecondsWithEverythingOpen) {
   EXPECT_FALSE(call.get().ok());  // Whether it had arrived by then or not.
 }
 
-// The server reads the request on another thread; what the client gave up must live until that is done.
+// The server reads the request on another thread; what the client gave up must live until that is
+// done.
 TEST_F(ServiceTest, CallsMayBeGivenUpWhileTheyArePrepared) {
   StartServer();
   StartWorker(HonestAnswer);
@@ -403,8 +408,7 @@ TEST_F(ServiceTest, TlsProtectsTcpAndIsNeededToReachIt) {
                   .ca_file = certificate,
                   .server_name = "other.test"}),
             grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(code({.endpoint = endpoint, .token_file = token_file}),
-            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(code({.endpoint = endpoint, .token_file = token_file}), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(code({.endpoint = endpoint, .token = "wrong", .ca_file = certificate}),
             grpc::StatusCode::UNAUTHENTICATED);
 }

@@ -350,6 +350,20 @@ TEST_F(StoreTest, BackupHoldsDatabaseAndBlobs) {
                   .ok());
 }
 
+TEST_F(StoreTest, ABackupThatFailsLeavesNothing) {
+  const std::filesystem::path data = folder_.path() / "data";
+  const std::filesystem::path target = folder_.path() / "backup";
+  {
+    const auto store = OpenOrDie();
+    ASSERT_TRUE(store->blobs().Put("task files").ok());
+  }
+  std::filesystem::remove(data / "fettle.db-wal");
+  std::ofstream(data / "fettle.db") << "no database";
+  const absl::Status failed = BackupDataDir(data, target);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_FALSE(std::filesystem::exists(target)) << failed;
+}
+
 TEST_F(StoreTest, KillInsideATransactionKeepsRowAndEventTogether) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

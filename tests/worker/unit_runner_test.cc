@@ -304,6 +304,8 @@ TEST_F(UnitRunnerTest, RefusesValuesAgainstAConstraint) {
   ASSERT_TRUE(result->verdict);
   EXPECT_EQ(result->verdict->verdict, Verdict::kRefused);
   EXPECT_EQ(result->verdict->reason_code, "constraints");
+  EXPECT_EQ(result->verdict->message,
+            "the values break the kernel's constraint \"BLOCK <= target.max_block\"");
 }
 
 TEST_F(UnitRunnerTest, TellsItsOwnTroubleFromTheCandidates) {
