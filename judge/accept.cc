@@ -230,11 +230,12 @@ bool ScreenedOut(const Measurement& screening, double incumbent_ratio) {
   return most < std::log(std::max(incumbent_ratio, 1.0));
 }
 
-bool EnoughBlocks(std::span<const double> log_ratios, double target_half_width) {
+bool EnoughBlocks(std::span<const double> log_ratios, double target_half_width, int min_blocks) {
   const std::size_t n = log_ratios.size();
-  if (n < kMinBlocks) return false;
+  const auto least = static_cast<std::size_t>(std::max(2, min_blocks));
+  if (n < least) return false;
   double largest = 0;  // Variance of one block.
-  for (std::size_t prefix = kMinBlocks; prefix <= n; ++prefix) {
+  for (std::size_t prefix = least; prefix <= n; ++prefix) {
     const double error = SummarizeBlocks(log_ratios.first(prefix)).standard_error;
     largest = std::max(largest, error * error * static_cast<double>(prefix));
   }

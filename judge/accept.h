@@ -67,11 +67,12 @@ bool ScreenedOut(const Measurement& screening, double incumbent_ratio);
 bool SlowerOnOneCase(const CaseMeasurement& screened);
 
 // Whether one case has enough blocks: the two-sided 95 % t interval of the mean is at most
-// `target_half_width` (of ln ratio) to either side, and there are at least kMinBlocks. Looks at the
-// spread only, never at the mean, so that it cannot stop on a favourable value. Asked after each
-// block it would still favour spreads that look small by chance; it therefore asks for the number
-// of blocks that the largest spread over any prefix (from kMinBlocks on) needs.
-bool EnoughBlocks(std::span<const double> log_ratios, double target_half_width);
+// `target_half_width` (of ln ratio) to either side, and there are at least `min_blocks`. Looks at
+// the spread only, never at the mean, so that it cannot stop on a favourable value. Asked after
+// each block it would still favour spreads that look small by chance; it therefore asks for the
+// number of blocks that the largest spread over any prefix (from `min_blocks` on) needs.
 inline constexpr int kMinBlocks = 20;
+bool EnoughBlocks(std::span<const double> log_ratios, double target_half_width,
+                  int min_blocks = kMinBlocks);
 
 }  // namespace fettle::judge

@@ -153,7 +153,12 @@ absl::StatusOr<RunnerClient::Answer> RunnerClient::AskCase(
   std::int64_t size = answer.offset;
   for (const std::int64_t output : OutputSizes(bound_case)) size += output * copies;
   if (size > 0) {
-    FETTLE_ASSIGN_OR_RETURN(answer.bulk, MakeBulk(pieces, size));
+    absl::StatusOr<UniqueFd> bulk = MakeBulk(pieces, size);
+    if (!bulk.ok()) {
+      sent_.Forget();  // The request holds a case that does not arrive now.
+      return bulk.status();
+    }
+    answer.bulk = *std::move(bulk);
   }
   FETTLE_ASSIGN_OR_RETURN(
       nlohmann::json reply,
@@ -197,8 +202,8 @@ absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) 
                      : others              ? 1 + static_cast<int>(kMostOtherOutputs)
                                            : 1;
   const nanoseconds limit = request.launch_limit * std::max(1, request.repeats) + options_.grace;
-  FETTLE_ASSIGN_OR_RETURN(
-      Answer answer, AskCase(kOpRun, ToJson(request), bound_case, request.files, copies, limit));
+  FETTLE_ASSIGN_OR_RETURN(Answer answer, AskCase(kOpRun, ToJson(request, sent_.FormOf(bound_case)),
+                                                 bound_case, request.files, copies, limit));
   absl::StatusOr<RunObservation> observation = RunObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
   device_ns_ += observation->device_ns;
@@ -223,9 +228,10 @@ absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& reques
   const nanoseconds limit = request.time_cap * 2 + request.launch_limit * 4 +
                             nanoseconds(static_cast<std::int64_t>(8e9 * request.warmup_seconds)) +
                             options_.grace;
-  FETTLE_ASSIGN_OR_RETURN(Answer answer,
-                          AskCase(kOpTime, ToJson(request), request.bound_case, request.files,
-                                  request.want_outputs ? 1 : 0, limit));
+  FETTLE_ASSIGN_OR_RETURN(
+      Answer answer,
+      AskCase(kOpTime, ToJson(request, sent_.FormOf(request.bound_case)), request.bound_case,
+              request.files, request.want_outputs ? 1 : 0, limit));
   absl::StatusOr<TimeObservation> observation = TimeObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
   device_ns_ += observation->device_ns;

@@ -13,6 +13,7 @@
 
 #include "device/runner_session.h"
 #include "profiler/roofline.h"
+#include "worker/runner_protocol.h"
 #include "worker/sandbox.h"
 
 namespace fettle {
@@ -82,6 +83,7 @@ class RunnerClient final : public RunnerSession {
   bool dead_ = false;
   double device_ns_ = 0;
   BoundCase last_case_;  // What FetchOutputs speaks of.
+  SentCases sent_;
 };
 
 }  // namespace fettle

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/bound_json.h"
+#include "core/digest.h"
 #include "core/evidence.h"
 #include "core/json_reader.h"
 #include "core/status_macros.h"
@@ -139,8 +140,54 @@ nlohmann::json TargetJson(const Target& target) {
 
 }  // namespace
 
-nlohmann::json ToJson(const RunRequest& request) {
-  return {{"case", ToJson(request.bound_case)},
+std::string CaseName(const BoundCase& bound_case) {
+  // Everything but the long lists as JSON, those by their hash.
+  BoundCase light = bound_case;
+  std::string lists;
+  const auto take = [&lists](std::vector<std::int64_t>& list) {
+    if (list.size() <= 64) return;
+    lists += Sha256Hex({reinterpret_cast<const char*>(list.data()), list.size() * sizeof(list[0])});
+    list.resize(1);
+  };
+  for (BoundDim& dim : light.dims) take(dim.values);
+  for (BoundTensor& tensor : light.tensors) {
+    take(tensor.fill.list);
+    take(tensor.restore.rows);
+  }
+  return Sha256Hex(ToJson(light).dump() + lists);
+}
+
+nlohmann::json SentCases::FormOf(const BoundCase& bound_case) {
+  const std::string name = CaseName(bound_case);
+  if (sent_.contains(name)) return {{"name", name}};
+  if (sent_.size() >= kMost) sent_.clear();
+  const bool first = sent_.empty();
+  sent_.insert(name);
+  return {{"name", name}, {"case", ToJson(bound_case)}, {"first", first}};
+}
+
+absl::StatusOr<BoundCase> ReceivedCases::Take(const nlohmann::json& form) {
+  JsonReader reader(form, "case");
+  std::string name;
+  reader.Get("name", name);
+  if (reader.Has("case")) {
+    BoundCase sent;
+    bool first = false;
+    reader.Nested("case", sent, BoundCaseFromJson);
+    reader.Get("first", first);
+    FETTLE_RETURN_IF_ERROR(reader.Finish());
+    if (first || held_.size() > 2 * SentCases::kMost) held_.clear();
+    return held_[name] = std::move(sent);
+  }
+  FETTLE_RETURN_IF_ERROR(reader.Finish());
+  const auto found = held_.find(name);
+  if (found == held_.end())
+    return absl::InvalidArgumentError("case: this name was not sent before");
+  return found->second;
+}
+
+nlohmann::json ToJson(const RunRequest& request, nlohmann::json case_form) {
+  return {{"case", std::move(case_form)},
           {"kernel", KernelJson(request.kernel)},
           {"input_seed", request.input_seed},
           {"inputs", std::string(kInputSets[static_cast<std::size_t>(request.inputs)])},
@@ -157,11 +204,12 @@ nlohmann::json ToJson(const RunRequest& request) {
           {"schedule", request.schedule}};
 }
 
-absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json) {
+absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   RunRequest request;
   JsonReader reader(json, "run");
   std::int64_t limit = 0;
-  reader.Nested("case", request.bound_case, BoundCaseFromJson);
+  reader.Nested("case", request.bound_case,
+                [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("kernel", request.kernel, KernelFromJson);
   reader.Get("input_seed", request.input_seed);
   request.inputs = reader.Enum("inputs", ParseInputs, InputSet::kDeclared);
@@ -181,8 +229,8 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json) {
   return request;
 }
 
-nlohmann::json ToJson(const TimeRequest& request) {
-  return {{"case", ToJson(request.bound_case)},
+nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
+  return {{"case", std::move(case_form)},
           {"a", KernelJson(request.a)},
           {"b", KernelJson(request.b)},
           {"input_seed", request.input_seed},
@@ -201,11 +249,12 @@ nlohmann::json ToJson(const TimeRequest& request) {
           {"keep_outputs", request.keep_outputs}};
 }
 
-absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json) {
+absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   TimeRequest request;
   JsonReader reader(json, "time");
   std::int64_t limit = 0, cap = 0;
-  reader.Nested("case", request.bound_case, BoundCaseFromJson);
+  reader.Nested("case", request.bound_case,
+                [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("a", request.a, KernelFromJson);
   reader.Nested("b", request.b, KernelFromJson);
   reader.Get("input_seed", request.input_seed);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,38 @@ inline constexpr std::string_view kOpFetch = "fetch";
 inline constexpr std::string_view kOpHealth = "health";
 inline constexpr std::string_view kOpCeilings = "ceilings";
 
-// `files` travels in the memory file as well: FilesHeader says how much of it.
-nlohmann::json ToJson(const RunRequest& request);
-absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json);
-nlohmann::json ToJson(const TimeRequest& request);
-absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json);
+// Names a case by everything in it.
+std::string CaseName(const BoundCase& bound_case);
+
+// A case as requests carry it: whole the first time ({"name", "case", "first"}), then by its name
+// ({"name"}), because a case may hold lists of a million entries and is used in dozens of requests.
+// Not thread-safe.
+class SentCases {
+ public:
+  static constexpr std::size_t kMost = 64;
+  // The form of one case for the next request. After kMost it starts anew, and says so.
+  nlohmann::json FormOf(const BoundCase& bound_case);
+  // After a request that may not have arrived.
+  void Forget() { sent_.clear(); }
+
+ private:
+  std::set<std::string> sent_;
+};
+class ReceivedCases {
+ public:
+  // kInvalidArgument: malformed, or a name that was not sent before.
+  absl::StatusOr<BoundCase> Take(const nlohmann::json& form);
+
+ private:
+  std::map<std::string, BoundCase> held_;
+};
+
+// `files` travels in the memory file as well: FilesHeader says how much of it. `case_form`: from
+// SentCases.
+nlohmann::json ToJson(const RunRequest& request, nlohmann::json case_form);
+absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json, ReceivedCases& cases);
+nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form);
+absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases);
 
 // `outputs` is left out: the case says how long each is. Of `other_outputs` only the number
 // crosses; they follow `outputs` in the memory file.

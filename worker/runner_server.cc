@@ -90,17 +90,17 @@ absl::StatusOr<nlohmann::json> Unload(const ChannelMessage& message, RunnerSessi
 }
 
 absl::StatusOr<nlohmann::json> RunOrTime(const ChannelMessage& message, RunnerSession& session,
-                                         bool timed) {
+                                         ReceivedCases& cases, bool timed) {
   const nlohmann::json request = message.header.value("request", nlohmann::json());
   Bulk bulk(message);
   if (timed) {
-    FETTLE_ASSIGN_OR_RETURN(TimeRequest parsed, TimeRequestFromJson(request));
+    FETTLE_ASSIGN_OR_RETURN(TimeRequest parsed, TimeRequestFromJson(request, cases));
     FETTLE_ASSIGN_OR_RETURN(parsed.files, ReadFiles(message, bulk));
     FETTLE_ASSIGN_OR_RETURN(const TimeObservation seen, session.TimeCase(parsed));
     if (parsed.want_outputs) FETTLE_RETURN_IF_ERROR(bulk.Write(seen.outputs));
     return nlohmann::json{{"observation", ToJson(seen)}};
   }
-  FETTLE_ASSIGN_OR_RETURN(RunRequest parsed, RunRequestFromJson(request));
+  FETTLE_ASSIGN_OR_RETURN(RunRequest parsed, RunRequestFromJson(request, cases));
   FETTLE_ASSIGN_OR_RETURN(parsed.files, ReadFiles(message, bulk));
   FETTLE_ASSIGN_OR_RETURN(const RunObservation seen, session.RunCase(parsed));
   if (parsed.want_outputs) {
@@ -131,8 +131,8 @@ absl::StatusOr<nlohmann::json> Fetch(const ChannelMessage& message, RunnerSessio
   return nlohmann::json::object();
 }
 
-absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message,
-                                      const RunnerHandlers& handlers) {
+absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message, const RunnerHandlers& handlers,
+                                      ReceivedCases& cases) {
   RunnerSession& session = *handlers.session;
   const auto found = message.header.find("op");
   const std::string op =
@@ -145,8 +145,8 @@ absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message,
   }
   if (op == kOpLoad) return Load(message, session);
   if (op == kOpUnload) return Unload(message, session);
-  if (op == kOpRun) return RunOrTime(message, session, /*timed=*/false);
-  if (op == kOpTime) return RunOrTime(message, session, /*timed=*/true);
+  if (op == kOpRun) return RunOrTime(message, session, cases, /*timed=*/false);
+  if (op == kOpTime) return RunOrTime(message, session, cases, /*timed=*/true);
   if (op == kOpFetch) return Fetch(message, session);
   if (op == kOpHealth) {
     FETTLE_RETURN_IF_ERROR(session.CheckHealth());
@@ -158,12 +158,13 @@ absl::StatusOr<nlohmann::json> Handle(const ChannelMessage& message,
 }  // namespace
 
 absl::Status ServeRunner(int socket, const RunnerHandlers& handlers) {
+  ReceivedCases cases;
   while (true) {
     absl::StatusOr<ChannelMessage> message =
         ReceiveMessage(socket, /*accept_bulk=*/true, Never(), {});
     if (absl::IsAborted(message.status())) return absl::OkStatus();  // The worker is done.
     if (!message.ok()) return message.status();
-    absl::StatusOr<nlohmann::json> answer = Handle(*message, handlers);
+    absl::StatusOr<nlohmann::json> answer = Handle(*message, handlers, cases);
     const nlohmann::json reply =
         answer.ok() ? *std::move(answer) : nlohmann::json{{"error", ErrorJson(answer.status())}};
     FETTLE_RETURN_IF_ERROR(SendMessage(socket, reply, -1, Never()));

@@ -58,7 +58,8 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   options.enough = [least = request.min_blocks,
                     width = request.target_half_width](const std::vector<TimingBlock>& blocks) {
     const std::vector<double> ratios = judge::BlockLogRatios(blocks);
-    return ratios.size() >= static_cast<std::size_t>(least) && judge::EnoughBlocks(ratios, width);
+    return ratios.size() >= static_cast<std::size_t>(least) &&
+           judge::EnoughBlocks(ratios, width, std::min(least, judge::kMinBlocks));
   };
   return options;
 }

@@ -10,6 +10,7 @@
 
 #include "core/status_macros.h"
 #include "core/task_model.h"
+#include "judge/accept.h"
 #include "verifier/policy.h"
 #include "worker/runner_protocol.h"
 #include "worker/sandbox.h"
@@ -348,8 +349,12 @@ Going UnitJob::OnLane() {
     if (screens()) {
       FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
       if (!promising) return false;
-      FETTLE_ASSIGN_OR_RETURN(right, Verify(CaseSet::kTimed));
-      if (!right) return false;
+      FETTLE_ASSIGN_OR_RETURN(const bool measured, Measure());
+      if (!measured || !judge::IsContender(*result_.measurement, unit_.incumbent_ratio,
+                                           judge::AcceptanceRule())) {
+        return measured;  // It will not be confirmed.
+      }
+      return Verify(CaseSet::kTimed);
     }
     if (confirms()) {
       FETTLE_ASSIGN_OR_RETURN(const bool clean, RunCheckMode());

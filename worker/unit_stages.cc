@@ -300,14 +300,14 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   request.want_outputs = !screen && services_.lane->on_cpu();
   request.keep_outputs = !screen && !services_.lane->on_cpu();
   // A processor has no clocks to raise and no context to set up.
-  if (services_.lane->on_cpu()) {
-    request.warmup_seconds = 0.05;
-  } else if (!confirms()) {
-    request.warmup_seconds = 0.05;  // Screening ran just before.
-  }
+  if (services_.lane->on_cpu()) request.warmup_seconds = 0.05;
   if (!confirms()) {  // Chooses what to confirm, and decides nothing.
     request.max_blocks = request.min_blocks;
+    request.min_blocks = judge::AcceptanceRule().min_blocks;
+    request.target_half_width = 0.003;
     request.pairs_per_block = 5;
+    // Screening ran just before.
+    if (screens() && !services_.lane->on_cpu()) request.warmup_seconds = 0.02;
   }
   request.time_cap = std::chrono::nanoseconds(
       static_cast<std::int64_t>(std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));

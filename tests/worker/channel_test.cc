@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/bound_json.h"
 #include "device/null_device.h"
 #include "worker/runner_protocol.h"
 #include "worker/runner_server.h"
@@ -191,8 +192,10 @@ TEST_F(ChannelTest, ServerAnswersEveryMutatedRequest) {
   std::thread server([&] { served = ServeRunner(there.get(), handlers); });
   std::mt19937 random(5);
   const nlohmann::json requests[] = {
-      {{"op", kOpRun}, {"request", ToJson(RunRequest{})}, {"files", nlohmann::json::array()}},
-      {{"op", kOpTime}, {"request", ToJson(TimeRequest{})}},
+      {{"op", kOpRun},
+       {"request", ToJson(RunRequest{}, SentCases().FormOf({}))},
+       {"files", nlohmann::json::array()}},
+      {{"op", kOpTime}, {"request", ToJson(TimeRequest{}, SentCases().FormOf({}))}},
       {{"op", kOpLoad}, {"size", 3}, {"symbols", {"k"}}},
       {{"op", kOpUnload}, {"module", 1}},
       {{"op", kOpHello}}};
@@ -213,6 +216,8 @@ TEST_F(ChannelTest, ServerAnswersEveryMutatedRequest) {
 }
 
 TEST(RunnerProtocol, RoundTripsRequestsAndObservations) {
+  SentCases sent;
+  ReceivedCases received;
   RunRequest run;
   run.input_seed = 0xFFFFFFFFFFFFFFFFULL;
   run.inputs = InputSet::kHeavyTail;
@@ -220,18 +225,19 @@ TEST(RunnerProtocol, RoundTripsRequestsAndObservations) {
   run.kernel.symbols["k<float>"] = "_Z1kIfE";
   run.output_poison = 0x41;
   run.repeats = 5;
-  const auto run_back = RunRequestFromJson(ToJson(run));
+  const auto run_back = RunRequestFromJson(ToJson(run, sent.FormOf(run.bound_case)), received);
   ASSERT_TRUE(run_back.ok()) << run_back.status();
-  EXPECT_EQ(ToJson(*run_back), ToJson(run));
+  EXPECT_EQ(ToJson(*run_back, {}), ToJson(run, {}));
+  EXPECT_EQ(ToJson(run_back->bound_case), ToJson(run.bound_case));
   EXPECT_EQ(run_back->input_seed, run.input_seed);
   EXPECT_EQ(run_back->inputs, InputSet::kHeavyTail);
 
   TimeRequest time;
   time.order_seed = 17;
   time.screen_only = true;
-  const auto time_back = TimeRequestFromJson(ToJson(time));
+  const auto time_back = TimeRequestFromJson(ToJson(time, sent.FormOf(time.bound_case)), received);
   ASSERT_TRUE(time_back.ok()) << time_back.status();
-  EXPECT_EQ(ToJson(*time_back), ToJson(time));
+  EXPECT_EQ(ToJson(*time_back, {}), ToJson(time, {}));
 
   RunObservation seen;
   seen.modified_input = "x";
@@ -250,10 +256,46 @@ TEST(RunnerProtocol, RoundTripsRequestsAndObservations) {
   EXPECT_EQ(ToJson(*timed_back), ToJson(timed));
 }
 
+TEST(RunnerProtocol, SendsACaseOnceAndNamesItAfterwards) {
+  SentCases sent;
+  ReceivedCases received;
+  const auto one = [](std::int64_t size, std::int64_t last) {
+    BoundCase bound;
+    bound.label = "timed/0";
+    BoundDim lens{"lens", true, std::vector<std::int64_t>(1000, size)};
+    lens.values.back() = last;
+    bound.dims.push_back(lens);
+    return bound;
+  };
+  const auto crosses = [&](const BoundCase& bound) {
+    const nlohmann::json form = sent.FormOf(bound);
+    const auto taken = received.Take(form);
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(ToJson(taken.value_or(BoundCase())), ToJson(bound));
+    return form.contains("case");
+  };
+  EXPECT_TRUE(crosses(one(3, 3)));
+  EXPECT_FALSE(crosses(one(3, 3)));
+  EXPECT_TRUE(crosses(one(3, 4)));  // Another list under the same label.
+  EXPECT_FALSE(crosses(one(3, 3)));
+  // More than either side keeps, in turns, and what was forgotten after a failure.
+  for (std::int64_t i = 0; i < 3 * static_cast<std::int64_t>(SentCases::kMost); ++i) {
+    crosses(one(i, 1));
+    crosses(one(i / 2, 1));
+  }
+  sent.FormOf(one(-1, -1));
+  sent.Forget();
+  EXPECT_TRUE(crosses(one(-1, -1)));
+  EXPECT_FALSE(received.Take({{"name", "unknown"}}).ok());
+}
+
 TEST(RunnerProtocol, RefusesALimitThatWouldWaitForEver) {
+  SentCases sent;
+  ReceivedCases received;
   RunRequest run;
   run.launch_limit = std::chrono::hours(1);
-  EXPECT_EQ(RunRequestFromJson(ToJson(run)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(RunRequestFromJson(ToJson(run, sent.FormOf(run.bound_case)), received).status().code(),
+            Code::kInvalidArgument);
 }
 
 }  // namespace
