@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -66,6 +67,7 @@ class Timer {
   int next_group_ = 0;
   bool graphs_ = false;
   bool clocks_disagree_ = false;
+  std::optional<DeviceState> last_state_;  // At the end of the last block.
   double best_clock_mhz_ = 0;
   double pair_wall_ns_ = 0;  // Of the last block, checks included.
   double device_ns_ = 0;
@@ -191,7 +193,8 @@ void Timer::JudgeState(const DeviceState& before, const DeviceState& after, Timi
 absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
   TimingBlock block;
   clocks_disagree_ = false;
-  const DeviceState before = State();
+  // Little happens between blocks but a rest: the last block's end will do.
+  const DeviceState before = last_state_ ? *last_state_ : State();
   const auto start = clock_.Steady();
   const std::vector<bool> order = Order(pairs + 1);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -204,7 +207,8 @@ absl::StatusOr<TimingBlock> Timer::Block(int pairs) {
     block.b_ns.push_back(order[i] ? second_ns : first_ns);
   }
   pair_wall_ns_ = static_cast<double>(Since(start).count()) / static_cast<double>(order.size());
-  JudgeState(before, State(), block);
+  last_state_ = State();
+  JudgeState(before, *last_state_, block);
   return block;
 }
 

@@ -106,15 +106,19 @@ absl::StatusOr<std::unique_ptr<RunnerClient>> Lane::Start(std::stop_token stop) 
 }
 
 absl::StatusOr<RunnerClient*> Lane::Runner(bool fresh, std::stop_token stop) {
-  if (runner_ != nullptr && (fresh || !runner_->alive())) runner_.reset();
-  if (runner_ == nullptr) {
-    FETTLE_ASSIGN_OR_RETURN(runner_, Start(stop));
+  // The one that searches keeps its inputs while others confirm.
+  std::unique_ptr<RunnerClient>& runner = fresh ? fresh_ : runner_;
+  if (runner != nullptr && (fresh || !runner->alive())) runner.reset();
+  if (runner == nullptr) {
+    FETTLE_ASSIGN_OR_RETURN(runner, Start(stop));
   }
-  runner_->set_stop(std::move(stop));
-  return runner_.get();
+  runner->set_stop(std::move(stop));
+  return runner.get();
 }
 
 void Lane::Done(bool failed) {
+  fresh_.reset();
+  // After a fault nothing on the device is to be trusted.
   if (failed) suspect_ = true;
   if (failed || on_cpu() || (runner_ != nullptr && !runner_->alive())) runner_.reset();
   if (runner_ != nullptr) runner_->set_stop({});
@@ -140,6 +144,7 @@ absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {
   if (ceilings_) return *ceilings_;
   const auto measure = [this, &stop]() -> absl::StatusOr<Ceilings> {
     runner_.reset();  // Nothing else may use the device meanwhile.
+    fresh_.reset();
     RunnerClient::Options options = RunnerOptions();
     options.sandbox.runner_args.push_back("--ceilings");
     FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,

@@ -94,8 +94,9 @@ class Lane {
   int waiting_ = 0;           // Guarded by mutex_.
   bool quarantined_ = false;  // Guarded by mutex_.
 
-  std::unique_ptr<RunnerClient> runner_;
-  bool suspect_ = false;  // A kernel crashed or hung since the last health check.
+  std::unique_ptr<RunnerClient> runner_;  // Serves unit after unit.
+  std::unique_ptr<RunnerClient> fresh_;   // Serves one.
+  bool suspect_ = false;                  // A kernel crashed or hung since the last health check.
   int failed_checks_ = 0;
   std::mutex tasks_mutex_;
   std::map<std::string, std::shared_ptr<TaskState>> tasks_;  // By task digest.
