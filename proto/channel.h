@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -46,6 +47,11 @@ bool IsLoopbackEndpoint(const std::string& endpoint);
 
 // The same code and message; UNAVAILABLE also names the endpoint and how to start a server.
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint);
+
+// A stable name for what went wrong (docs/mcp.md), which travels beside code and message; empty
+// where the server gave none.
+absl::Status WithErrorCode(absl::Status status, std::string_view code);
+std::string ErrorCodeOf(const absl::Status& status);
 
 // Contents of a file that holds a secret. kPermissionDenied unless only its owner may read it,
 // kNotFound where it is missing.

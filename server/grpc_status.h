@@ -7,6 +7,8 @@
 #include <grpcpp/support/status.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
+#include "proto/channel.h"
 #include "server/limits.h"
 
 namespace fettle {
@@ -18,7 +20,7 @@ static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(status.code()),
-          StatusText(status).substr(0, limits::kMaxErrorMessageBytes)};
+          CutText(StatusText(status), limits::kMaxErrorMessageBytes), ErrorCodeOf(status)};
 }
 
 }  // namespace fettle

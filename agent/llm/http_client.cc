@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "agent/llm/llm_client.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -107,6 +108,11 @@ absl::Status ToStatus(const Transfer& transfer, CURLcode code) {
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
       return absl::InvalidArgumentError(what);
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return AsUnbilled(absl::UnavailableError(what));  // Nothing was sent.
     default:
       return absl::UnavailableError(what);
   }

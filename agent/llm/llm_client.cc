@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kUnbilledUrl[] = "fettle.dev/unbilled";
 constexpr char kRetryAfterUrl[] = "fettle.dev/retry-after-ms";
 constexpr std::size_t kMaxErrorBody = 16 << 10;
 constexpr std::int64_t kMaxRetryAfterSeconds = 3600;
@@ -117,7 +118,7 @@ class HttpLlmClient final : public LlmClient {
     const absl::StatusOr<HttpResponse> response = http_.Post(post, on_data, std::move(stop));
     if (!decoding.ok()) return decoding;
     if (!response.ok()) return response.status();
-    if (response->status != 200) return HttpError(post.url, *response, error_body);
+    if (response->status != 200) return AsUnbilled(HttpError(post.url, *response, error_body));
     return decoder->Finish();
   }
 
@@ -128,6 +129,13 @@ class HttpLlmClient final : public LlmClient {
 };
 
 }  // namespace
+
+bool IsUnbilled(const absl::Status& status) { return status.GetPayload(kUnbilledUrl).has_value(); }
+
+absl::Status AsUnbilled(absl::Status status) {
+  status.SetPayload(kUnbilledUrl, absl::Cord("1"));
+  return status;
+}
 
 absl::StatusOr<std::unique_ptr<LlmClient>> MakeLlmClient(LlmEndpoint endpoint, HttpClient& http) {
   std::unique_ptr<Provider> provider;

@@ -117,6 +117,11 @@ absl::StatusOr<std::unique_ptr<LlmClient>> MakeLlmClient(LlmEndpoint endpoint, H
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds wait);
 
+// Whether the call surely cost nothing: the provider answered with an HTTP error instead of a stream,
+// or could not be reached at all. An answer that broke off may have been billed.
+bool IsUnbilled(const absl::Status& status);
+absl::Status AsUnbilled(absl::Status status);
+
 // JSON forms, for the journal and replay. Keys and headers are no part of them.
 nlohmann::json ToJson(const LlmRequest& request);
 nlohmann::json ToJson(const LlmReply& reply);
