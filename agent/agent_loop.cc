@@ -40,9 +40,7 @@ const char* RepairFile(Verdict verdict) {
   }
 }
 
-std::string Dump(const json& document) {
-  return document.dump(-1, ' ', false, kReplaceInvalid);
-}
+std::string Dump(const json& document) { return document.dump(-1, ' ', false, kReplaceInvalid); }
 
 std::string ArgumentText(const json& arguments, const char* name) {
   if (!arguments.is_object()) return "";
@@ -74,9 +72,9 @@ std::string CallProblem(const LlmToolCall& call, LlmReply::Stop stop) {
 
 // False: the tree has the same kernel, apart from layout and comments.
 bool Reserve(SearchTree& tree, const KernelSpec& kernel) {
-  return tree.Reserve(NormalizeSource(kernel.source) + '\n' + Dump(kernel.launches) +
-                          Dump(kernel.workspace),
-                      Dump(json(kernel.values)));
+  return tree.Reserve(
+      NormalizeSource(kernel.source) + '\n' + Dump(kernel.launches) + Dump(kernel.workspace),
+      Dump(json(kernel.values)));
 }
 
 double GainOf(const json& arguments) {
@@ -111,8 +109,9 @@ absl::Status AgentLoop::Run(std::stop_token stop) {
     }
     FETTLE_RETURN_IF_ERROR(round);
     if (failed_rounds_ >= options_.max_failed_rounds) {
-      reason_ = fmt::format("the model gave nothing usable in {} rounds in a row; the last time: {}",
-                            failed_rounds_, last_failure_);
+      reason_ =
+          fmt::format("the model gave nothing usable in {} rounds in a row; the last time: {}",
+                      failed_rounds_, last_failure_);
       return absl::OkStatus();
     }
   }
@@ -157,8 +156,7 @@ absl::Status AgentLoop::Round(std::stop_token stop) {
   talk.last = talk.parent_kernel;
   const bool second_writing = !talk.plan.change.empty();
   if (!second_writing) {
-    FETTLE_ASSIGN_OR_RETURN(std::optional<ModelPlan> plan,
-                            Plan(choice, talk.parent_kernel, stop));
+    FETTLE_ASSIGN_OR_RETURN(std::optional<ModelPlan> plan, Plan(choice, talk.parent_kernel, stop));
     if (!plan.has_value()) {
       ++failed_rounds_;
       return absl::OkStatus();
@@ -172,7 +170,8 @@ absl::Status AgentLoop::Round(std::stop_token stop) {
   }
   last_failure_ = CutText(talk.failure, kReasonBytes);
   failed_rounds_ = talk.judged ? 0 : failed_rounds_ + 1;
-  host_.Note("round_failed", fmt::format("{}: {}", CutText(talk.plan.technique, 80), last_failure_));
+  host_.Note("round_failed",
+             fmt::format("{}: {}", CutText(talk.plan.technique, 80), last_failure_));
   if (talk.judged && !second_writing) {
     kept_plan_ = talk.plan;
     kept_parent_ = talk.parent->digest;
@@ -206,7 +205,7 @@ absl::StatusOr<std::optional<ModelPlan>> AgentLoop::Plan(const SearchTree::Choic
     }
     problem = reply.stop == LlmReply::Stop::kRefusal ? "the model refused to plan"
               : reply.calls.empty()                  ? "no plan: prose instead of a tool call"
-                                                     : "no plan: a call without technique and change";
+                                    : "no plan: a call without technique and change";
     if (reply.stop == LlmReply::Stop::kRefusal) break;
     LlmMessage turn;
     turn.role = LlmMessage::Role::kAssistant;
@@ -240,7 +239,8 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
       talk.failure = "the conversation grew too long";
       return absl::OkStatus();
     }
-    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply, host_.Ask(ModelRole::kWriter, talk.request, stop));
+    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply,
+                            host_.Ask(ModelRole::kWriter, talk.request, stop));
     if (reply.stop == LlmReply::Stop::kRefusal) {
       talk.failure = "the model refused to write it";
       return absl::OkStatus();
@@ -307,7 +307,8 @@ std::string AgentLoop::SourcePage(Conversation& talk, const json& arguments) {
   const absl::StatusOr<TextPage> page =
       PageOf(source, ArgumentText(arguments, "cursor"), kToolResultBytes - 500);
   if (!page.ok()) return "error: " + StatusText(page.status());
-  return page->text + (page->next_cursor.empty() ? "" : "\n(next cursor: " + page->next_cursor + ")");
+  return page->text +
+         (page->next_cursor.empty() ? "" : "\n(next cursor: " + page->next_cursor + ")");
 }
 
 absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToolCall& call,
@@ -340,8 +341,8 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
   if (!propose && mode == nullptr) {
     std::string known;
     for (const LlmTool& tool : talk.request.tools) known += " " + tool.name;
-    return Result(call, fmt::format("there is no tool {}; there are{}", CutText(call.name, 80), known),
-                  true);
+    return Result(
+        call, fmt::format("there is no tool {}; there are{}", CutText(call.name, 80), known), true);
   }
   const absl::StatusOr<KernelSpec> kernel = Changed(talk, call.input);
   if (!kernel.ok()) return Result(call, "not taken: " + StatusText(kernel.status()), true);
@@ -404,9 +405,9 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
   if (const char* file = RepairFile(attempt.verdict.verdict)) {
     if (talk.repairs-- > 0) return Result(call, RepairPrompt(file, feedback));
     talk.over = true;
-    talk.failure = fmt::format("{} after {} repairs: {}",
-                               std::string(VerdictName(attempt.verdict.verdict)),
-                               options_.max_repairs, CutText(attempt.verdict.message, 200));
+    talk.failure =
+        fmt::format("{} after {} repairs: {}", std::string(VerdictName(attempt.verdict.verdict)),
+                    options_.max_repairs, CutText(attempt.verdict.message, 200));
     return Result(call, "no repair is left");
   }
   std::string fitted;
@@ -424,7 +425,8 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
 absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& base,
                                            const KernelSpec& kernel, std::stop_token stop) {
   TunerOptions tuner_options;
-  std::from_chars(base.digest.data(), base.digest.data() + std::min<std::size_t>(15, base.digest.size()),
+  std::from_chars(base.digest.data(),
+                  base.digest.data() + std::min<std::size_t>(15, base.digest.size()),
                   tuner_options.seed, 16);
   tuner_options.budget = options_.fit;
   tuner_options.parent = base.digest;
@@ -456,8 +458,9 @@ absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& ba
       ++count;
       Record(talk, attempts[i], talk.plan.technique);
       const std::string values = json(batch[i].values).dump();
-      table += fmt::format("{} {} {:.3f}x\n", values,
-                           std::string(VerdictName(attempts[i].verdict.verdict)), attempts[i].ratio);
+      table +=
+          fmt::format("{} {} {:.3f}x\n", values,
+                      std::string(VerdictName(attempts[i].verdict.verdict)), attempts[i].ratio);
       if (attempts[i].ratio > best) {
         best = attempts[i].ratio;
         best_values = values;

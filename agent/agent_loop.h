@@ -30,13 +30,13 @@ struct LoopOptions {
   TreeOptions tree;
 };
 
-// The loop around a model: diagnose, plan, write, repair, and again. Code decides what happens next;
-// the model answers questions. All its state follows from the seed and from what the host answers, so
-// that running it again with the recorded answers leads to the same place.
+// The loop around a model: diagnose, plan, write, repair, and again. Code decides what happens
+// next; the model answers questions. All its state follows from the seed and from what the host
+// answers, so that running it again with the recorded answers leads to the same place.
 class AgentLoop {
  public:
-  // `context`'s task and card and `host` must outlive the loop. `denominator` is what candidates are
-  // compared with.
+  // `context`'s task and card and `host` must outlive the loop. `denominator` is what candidates
+  // are compared with.
   AgentLoop(PromptContext context, KernelSpec denominator, LoopHost& host, LoopOptions options);
 
   // Runs until there is nothing left to do (OK; see reason()), `stop` (kCancelled) or an error that
@@ -89,7 +89,7 @@ class AgentLoop {
   std::map<std::string, Diagnosis> diagnoses_;  // By candidate; of usable ones.
   std::optional<ModelPlan> kept_plan_;          // Promising, but its code was buggy.
   std::string kept_parent_;
-  nlohmann::json last_plan_;                    // Question and answer, for the transcript.
+  nlohmann::json last_plan_;  // Question and answer, for the transcript.
   int rounds_ = 0;
   int failed_rounds_ = 0;
   std::string last_failure_;

@@ -97,22 +97,24 @@ void AddTopics(Diagnosis& out, std::initializer_list<const char*> topics) {
 void ReadFacts(const KernelFacts& facts, Diagnosis& out) {
   if (!facts.known) return;
   if (facts.spills > 0 || facts.local_bytes > 0) {
-    out.lines.push_back(fmt::format(
-        "registers spill: {:.0f} spilled, {:.0f} bytes of local memory a thread at {:.0f} registers",
-        facts.spills, facts.local_bytes, facts.registers));
+    out.lines.push_back(
+        fmt::format("registers spill: {:.0f} spilled, {:.0f} bytes of local memory a thread at "
+                    "{:.0f} registers",
+                    facts.spills, facts.local_bytes, facts.registers));
     AddTopics(out, {"registers"});
     if (out.bottleneck == "latency" || out.bottleneck == "unknown") out.bottleneck = "registers";
     if (out.bottleneck == "near_limit") {
       out.evidence_agrees = false;
-      out.lines.push_back("the evidence disagrees: it spills, yet it is near the roofline; the work "
-                          "formula may count too little");
+      out.lines.push_back(
+          "the evidence disagrees: it spills, yet it is near the roofline; the work "
+          "formula may count too little");
     }
   }
   if (facts.occupancy < kLowOccupancy) {
     out.lines.push_back(fmt::format("occupancy is {:.0f} %, limited by {}", 100 * facts.occupancy,
                                     facts.limit.empty() ? "nothing known" : facts.limit));
-    AddTopics(out, {"occupancy", facts.limit.find("shared") != std::string::npos ? "shared"
-                                                                                   : "registers"});
+    AddTopics(out, {"occupancy",
+                    facts.limit.find("shared") != std::string::npos ? "shared" : "registers"});
     if (out.bottleneck == "latency") out.bottleneck = "occupancy";
   }
 }
@@ -153,14 +155,15 @@ Diagnosis Diagnose(const UnitResult& result, const HardwareCard* card,
     if (one.flops_per_s > 0) line += fmt::format(", {:.1f} GFLOP/s", one.flops_per_s / 1e9);
     out.lines.push_back(line + ": " + limit);
   }
-  const auto heaviest = std::max_element(
-      weights.begin(), weights.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto heaviest =
+      std::max_element(weights.begin(), weights.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (heaviest != weights.end()) out.bottleneck = heaviest->first;
   if (weights.size() > 1) {
     out.evidence_agrees = false;
-    out.lines.emplace_back("the cases disagree on what limits them: a specialist with `requires` for "
-                           "the slow ones may be better than one kernel for all");
+    out.lines.emplace_back(
+        "the cases disagree on what limits them: a specialist with `requires` for "
+        "the slow ones may be better than one kernel for all");
   }
   if (out.bottleneck == "memory") AddTopics(out, {"memory", "cache"});
   if (out.bottleneck == "compute") AddTopics(out, {"compute"});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What limits a kernel, in words, from the evidence alone: deterministic, no model. Where the evidence
-// disagrees the diagnosis says so, since a plan made on doubtful evidence is worse than none.
+// What limits a kernel, in words, from the evidence alone: deterministic, no model. Where the
+// evidence disagrees the diagnosis says so, since a plan made on doubtful evidence is worse than
+// none.
 
 #include <string>
 #include <vector>

@@ -27,16 +27,16 @@ struct Attempt {
   nlohmann::json feedback;  // agent/feedback.h.
 };
 
-// What the loop needs of its job. Everything is recorded: after a restart the loop runs again from the
-// start, and each call that was answered before is answered alike at once and for nothing.
+// What the loop needs of its job. Everything is recorded: after a restart the loop runs again from
+// the start, and each call that was answered before is answered alike at once and for nothing.
 //
 // Every call blocks; `stop` ends it with kCancelled.
 class LoopHost {
  public:
   virtual ~LoopHost() = default;
 
-  // Asks a model. kAborted: the budget does not allow the call (the message says which). Other errors
-  // as LlmClient::Complete, after retries.
+  // Asks a model. kAborted: the budget does not allow the call (the message says which). Other
+  // errors as LlmClient::Complete, after retries.
   virtual absl::StatusOr<LlmReply> Ask(ModelRole role, const LlmRequest& request,
                                        std::stop_token stop) = 0;
   // Evaluates once, outside the candidates. `mode`: compile, check, bugs, measure. kUnavailable: no

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kPerMillion = 1e-6;
-constexpr std::int64_t kFrameTokens = 64;   // Of one message or tool, beyond its text.
+constexpr std::int64_t kFrameTokens = 64;    // Of one message or tool, beyond its text.
 constexpr std::int64_t kBytesPerToken = 16;  // At most, of what can be seen.
 
 absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry) {
@@ -44,8 +44,8 @@ absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry)
     inner.Get("cache_read", model.price.cache_read);
     inner.Get("cache_write", model.price.cache_write);
     FETTLE_RETURN_IF_ERROR(inner.Finish());
-    for (const double usd : {model.price.input, model.price.output, model.price.cache_read,
-                             model.price.cache_write}) {
+    for (const double usd :
+         {model.price.input, model.price.output, model.price.cache_read, model.price.cache_write}) {
       if (!(usd >= 0)) reader.Fail("usd_per_million", "must not be negative");
     }
   }
@@ -123,8 +123,8 @@ absl::StatusOr<ModelCatalog> LoadModelCatalog(const std::string& path) {
 
 TokenCost UpperBound(const ModelSpec& model, const LlmRequest& request) {
   const std::int64_t input =
-      BytesOf(request) + kFrameTokens * static_cast<std::int64_t>(1 + request.messages.size() +
-                                                                  request.tools.size());
+      BytesOf(request) +
+      kFrameTokens * static_cast<std::int64_t>(1 + request.messages.size() + request.tools.size());
   TokenCost cost;
   cost.tokens = input + request.max_output_tokens;
   const double dearest = std::max({model.price.input, model.price.cache_write});
@@ -147,8 +147,8 @@ TokenCost CostOf(const ModelSpec& model, const LlmRequest& request, const LlmRep
   const std::int64_t missing_input = std::max<std::int64_t>(0, least_input - input - read - write);
   const std::int64_t missing_output = std::max<std::int64_t>(0, least_output - output);
   TokenCost cost;
-  cost.tokens = std::min(bound.tokens,
-                         input + read + write + output + missing_input + missing_output);
+  cost.tokens =
+      std::min(bound.tokens, input + read + write + output + missing_input + missing_output);
   const auto usd = [](std::int64_t tokens, double price) {
     return kPerMillion * static_cast<double>(tokens) * price;
   };

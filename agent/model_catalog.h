@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Models that may be asked, with prices and limits: data/agent/models.json, overridden by a file of the
-// operator's. Keys are named here, never held.
+// Models that may be asked, with prices and limits: data/agent/models.json, overridden by a file of
+// the operator's. Keys are named here, never held.
 
 #include <cstdint>
 #include <map>
@@ -53,8 +53,8 @@ struct TokenCost {
   double usd = 0;
 };
 TokenCost UpperBound(const ModelSpec& model, const LlmRequest& request);
-// What an answer cost by its usage, never more than `bound`, and never less than what its visible bytes
-// must have taken: a server that reports nothing, or lies, changes no budget by much.
+// What an answer cost by its usage, never more than `bound`, and never less than what its visible
+// bytes must have taken: a server that reports nothing, or lies, changes no budget by much.
 TokenCost CostOf(const ModelSpec& model, const LlmRequest& request, const LlmReply& reply,
                  const TokenCost& bound);
 

@@ -30,8 +30,8 @@ constexpr std::size_t kShownTechniques = 8;
 
 std::string Cut(const std::string& text, std::size_t most) {
   if (text.size() <= most) return ValidUtf8(text);
-  const std::string note = fmt::format("\n... ({} bytes in all; read_source shows the rest)\n",
-                                       text.size());
+  const std::string note =
+      fmt::format("\n... ({} bytes in all; read_source shows the rest)\n", text.size());
   return CutText(text, most - note.size()) + note;
 }
 
@@ -218,13 +218,12 @@ std::string PlanPrompt(const PromptContext& context, const PlanInput& input) {
 }
 
 std::string WritePrompt(const KernelSpec& parent, const ModelPlan& plan, int turns) {
-  return RenderTemplate(AgentData("write.md"),
-                        {{"turns", std::to_string(turns)},
-                         {"bottleneck", CutText(plan.bottleneck, 1'000)},
-                         {"technique", CutText(plan.technique, 200)},
-                         {"change", CutText(plan.change, 8'000)},
-                         {"source", Cut(parent.source, kSourceBytes)},
-                         {"block", BlockText(parent)}});
+  return RenderTemplate(AgentData("write.md"), {{"turns", std::to_string(turns)},
+                                                {"bottleneck", CutText(plan.bottleneck, 1'000)},
+                                                {"technique", CutText(plan.technique, 200)},
+                                                {"change", CutText(plan.change, 8'000)},
+                                                {"source", Cut(parent.source, kSourceBytes)},
+                                                {"block", BlockText(parent)}});
 }
 
 std::string RepairPrompt(std::string_view file, const std::string& feedback) {
@@ -233,14 +232,15 @@ std::string RepairPrompt(std::string_view file, const std::string& feedback) {
 }
 
 std::vector<LlmTool> PlanTools() {
-  return {{"plan", "Says what to change next.",
-           Schema({{"bottleneck", Text("what limits the kernel, and the evidence")},
-                   {"technique", Text("short name, of the playbook where one fits")},
-                   {"change", Text("the one change, precise enough to be written by somebody else")},
-                   {"expected_gain",
-                    {{"type", "number"},
-                     {"description", "expected speed-up over the parent, as 1.2"}}}},
-                  {"bottleneck", "technique", "change"})}};
+  return {
+      {"plan", "Says what to change next.",
+       Schema(
+           {{"bottleneck", Text("what limits the kernel, and the evidence")},
+            {"technique", Text("short name, of the playbook where one fits")},
+            {"change", Text("the one change, precise enough to be written by somebody else")},
+            {"expected_gain",
+             {{"type", "number"}, {"description", "expected speed-up over the parent, as 1.2"}}}},
+           {"bottleneck", "technique", "change"})}};
 }
 
 std::vector<LlmTool> WriteTools() {
@@ -248,7 +248,8 @@ std::vector<LlmTool> WriteTools() {
   propose["rationale"] = Text("why it should be faster, in a sentence or two");
   return {
       {"propose", "Hands in the kernel for a verdict.", Schema(std::move(propose), {"rationale"})},
-      {"compile", "Compiles and shows diagnostics and resource use.", Schema(ChangeProperties(), {})},
+      {"compile", "Compiles and shows diagnostics and resource use.",
+       Schema(ChangeProperties(), {})},
       {"check", "Runs it on the task's cases and shows where it is wrong.",
        Schema(ChangeProperties(), {})},
       {"find_bugs", "Runs it on the CPU and looks for accesses out of bounds, races and the like.",
@@ -262,7 +263,8 @@ std::vector<LlmTool> WriteTools() {
        Schema({{"topic", Text("memory, cache, compute, latency, registers, occupancy, shared, "
                               "atomics, reduction, launch")}},
               {"topic"})},
-      {"give_up", "Ends this change.", Schema({{"learned", Text("what was learned")}}, {"learned"})},
+      {"give_up", "Ends this change.",
+       Schema({{"learned", Text("what was learned")}}, {"learned"})},
   };
 }
 

@@ -2,7 +2,8 @@
 #pragma once
 
 // Prompts and tool descriptions, made from the files of data/agent. Pure functions: the same input
-// gives the same bytes, whenever and wherever, so that a resumed job and a replay find their answers.
+// gives the same bytes, whenever and wherever, so that a resumed job and a replay find their
+// answers.
 
 #include <cstddef>
 #include <map>
@@ -22,7 +23,8 @@ namespace fettle {
 // What one prompt may hold at most, whatever the task: about 20,000 tokens.
 inline constexpr std::size_t kMaxPromptBytes = 60'000;
 
-// Replaces every {{name}}. FETTLE_CHECK: a name of the template is missing. Values are not templates.
+// Replaces every {{name}}. FETTLE_CHECK: a name of the template is missing. Values are not
+// templates.
 std::string RenderTemplate(std::string_view text, const std::map<std::string, std::string>& values);
 
 struct Technique {

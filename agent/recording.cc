@@ -31,7 +31,9 @@ class ProposalReplay final : public Proposer {
  public:
   ProposalReplay(std::vector<Proposal> proposals, std::vector<std::string> digests,
                  std::string source)
-      : proposals_(std::move(proposals)), digests_(std::move(digests)), source_(std::move(source)) {}
+      : proposals_(std::move(proposals)),
+        digests_(std::move(digests)),
+        source_(std::move(source)) {}
 
   std::string_view name() const override { return "replay"; }
   absl::StatusOr<std::vector<Proposal>> Propose(int, std::stop_token) override {
@@ -181,16 +183,16 @@ absl::StatusOr<std::unique_ptr<Proposer>> MakeProposalReplay(const Task& task,
     std::vector<TaskProblem> problems;
     absl::StatusOr<KernelSpec> kernel = task.ParseKernelSpec(recorded.kernel, &problems);
     if (!kernel.ok()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "replay proposal {}: {}", proposals.size(),
-          problems.empty() ? StatusText(kernel.status()) : FormatProblems(problems)));
+      return absl::InvalidArgumentError(
+          fmt::format("replay proposal {}: {}", proposals.size(),
+                      problems.empty() ? StatusText(kernel.status()) : FormatProblems(problems)));
     }
     Proposal proposal;
     proposal.kernel = *std::move(kernel);
     proposal.values = proposal.kernel.values;
     proposal.technique = recorded.technique;
-    proposal.rationale = fmt::format("(replay of a recording: {}) {}", recording.source,
-                                     recorded.rationale);
+    proposal.rationale =
+        fmt::format("(replay of a recording: {}) {}", recording.source, recorded.rationale);
     if (recorded.parent >= 0) proposal.parent = digests[static_cast<std::size_t>(recorded.parent)];
     digests.push_back(CandidateDigest(task.digest(), target, proposal.kernel, proposal.values));
     proposals.push_back(std::move(proposal));

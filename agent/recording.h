@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Recorded jobs that stand in for a model: conversations, or what was proposed from outside. Whatever
-// comes of a replay is labelled as one.
+// Recorded jobs that stand in for a model: conversations, or what was proposed from outside.
+// Whatever comes of a replay is labelled as one.
 
 #include <memory>
 #include <mutex>
@@ -20,9 +20,9 @@ namespace fettle {
 
 // A recorded answer of a model.
 struct RecordedCall {
-  std::string role;    // "plan", "write".
-  std::string key;     // RequestKey of what was asked.
-  std::string loose;   // LooseKey of it.
+  std::string role;   // "plan", "write".
+  std::string key;    // RequestKey of what was asked.
+  std::string loose;  // LooseKey of it.
   LlmReply reply;
 };
 

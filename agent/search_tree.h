@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The tree of candidates that a model has made: whom to start from next. Deterministic in its seed and
-// what was added.
+// The tree of candidates that a model has made: whom to start from next. Deterministic in its seed
+// and what was added.
 
 #include <cstdint>
 #include <map>
@@ -17,21 +17,21 @@
 namespace fettle {
 
 struct TreeNode {
-  std::string digest;      // Empty: the root, which is the denominator.
+  std::string digest;  // Empty: the root, which is the denominator.
   std::string parent;
   std::string technique;
-  double ratio = 0;        // Over the denominator; 0: not measured.
+  double ratio = 0;  // Over the denominator; 0: not measured.
   Verdict verdict = Verdict::kNoWin;
-  std::string message;     // Of the verdict, short.
+  std::string message;  // Of the verdict, short.
   int children = 0;
-  int barren = 0;          // Children in a row that were no better than it.
+  int barren = 0;  // Children in a row that were no better than it.
   bool usable() const { return ratio > 0; }
 };
 
 struct TreeOptions {
-  int dead_after = 4;          // Barren children after which a node is left alone.
-  int restart_after = 6;       // Rounds without a better candidate before starting anew elsewhere.
-  double greed = 2;            // How steeply weight rises with the ratio.
+  int dead_after = 4;     // Barren children after which a node is left alone.
+  int restart_after = 6;  // Rounds without a better candidate before starting anew elsewhere.
+  double greed = 2;       // How steeply weight rises with the ratio.
 };
 
 class SearchTree {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the agent itself costs, with a model and a worker that answer at once: time per round,
-// memory over many rounds, and what jobs cost that wait for a slow model.
+// Prints what the agent itself costs, with a model and a worker that answer at once: time per
+// round, memory over many rounds, and what jobs cost that wait for a slow model.
 
 #include <algorithm>
 #include <atomic>
@@ -58,8 +58,10 @@ class Bench {
     options.data_dir = folder_.str() + "/data";
     options.models_file = folder_.str() + "/models.json";
     const json price = {{"input", 0}, {"output", 0}, {"cache_read", 0}, {"cache_write", 0}};
-    const json model = {{"provider", "anthropic"},       {"base_url", model_.url()},
-                        {"context_tokens", 200'000},     {"max_output_tokens", 4'000},
+    const json model = {{"provider", "anthropic"},
+                        {"base_url", model_.url()},
+                        {"context_tokens", 200'000},
+                        {"max_output_tokens", 4'000},
                         {"usd_per_million", price}};
     std::ofstream(options.models_file)
         << json{{"format", 1}, {"default", "m"}, {"models", {{"m", model}}}}.dump();
@@ -139,12 +141,13 @@ void Rounds(int rounds) {
   const std::int64_t first = bench.Job(id).candidate_count();
   bench.AwaitCandidates(id, rounds);
   const double counted = static_cast<double>(rounds - first);
-  std::printf("%.1f ms a round (%d rounds; two answers of the model, one evaluation, both at once)\n",
-              1000 * Seconds(SteadyClock::now() - begin) / counted, rounds);
+  std::printf(
+      "%.1f ms a round (%d rounds; two answers of the model, one evaluation, both at once)\n",
+      1000 * Seconds(SteadyClock::now() - begin) / counted, rounds);
   std::printf("%.1f ms of processor a round, the stand-ins for model and worker included\n",
               1000 * (ProcessorSeconds() - processor) / counted);
-  std::printf("resident: %.1f MiB after %d rounds, %.1f MiB after %d\n", before, warm, ResidentMiB(),
-              rounds);
+  std::printf("resident: %.1f MiB after %d rounds, %.1f MiB after %d\n", before, warm,
+              ResidentMiB(), rounds);
 }
 
 void Waiting(int jobs) {
@@ -161,9 +164,9 @@ void Waiting(int jobs) {
   constexpr int kWatched = 10;
   const double processor = ProcessorSeconds();
   std::this_thread::sleep_for(std::chrono::seconds(kWatched));
-  std::printf("%d jobs that wait for a model: %.1f MiB in all (%.1f before), %.1f %% of a processor\n",
-              jobs, ResidentMiB(), before,
-              100 * (ProcessorSeconds() - processor) / kWatched);
+  std::printf(
+      "%d jobs that wait for a model: %.1f MiB in all (%.1f before), %.1f %% of a processor\n",
+      jobs, ResidentMiB(), before, 100 * (ProcessorSeconds() - processor) / kWatched);
 }
 
 }  // namespace

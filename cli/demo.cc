@@ -65,8 +65,9 @@ class DemoCommand final : public Subcommand {
     flags.Flag("--out", "DIR", &out_, "bundle folder (default: in the data folder)").completes =
         Completes::kFolder;
     flags.Flag("--seed", "N", &seed_, "seed of the search (default: drawn)");
-    flags.Flag("--proposer", "P", &proposer_,
-               "tuner (default), or replay: candidates that were recorded from earlier work")
+    flags
+        .Flag("--proposer", "P", &proposer_,
+              "tuner (default), or replay: candidates that were recorded from earlier work")
         .choices = {"tuner", "replay"};
     flags.Flag("--recording", "NAME", &recording_, "with replay: which (default: the bundled one)");
     budget_.Declare(flags);

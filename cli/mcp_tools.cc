@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {

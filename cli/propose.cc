@@ -13,9 +13,9 @@
 #include "cli/kernel_file.h"
 #include "cli/proposals_client.h"
 #include "cli/task_folder.h"
-#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "proto/wire_json.h"
 #include "store/files.h"
 
 namespace fettle {

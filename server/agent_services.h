@@ -30,8 +30,8 @@ struct JobServices {
   Dispatcher* dispatcher = nullptr;
   Clock* clock = nullptr;
   std::string job_id;
-  std::function<void()> wake;                            // There is something to propose, or an end.
-  std::function<void(std::int64_t device_ms)> charge;    // Device time spent outside candidates.
+  std::function<void()> wake;                          // There is something to propose, or an end.
+  std::function<void(std::int64_t device_ms)> charge;  // Device time spent outside candidates.
   std::function<void(std::string code, std::string text)> note;  // Into the job's events.
 };
 

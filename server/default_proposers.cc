@@ -24,9 +24,8 @@ ProposerFactory DefaultProposers() {
       return MakeModelProposer(kind, task, target, options);
     }
     if (kind != "tuner") {
-      return errors::BadField("proposer",
-                              fmt::format("'{}' is not known; there are {}", kind,
-                                          fmt::join(DefaultProposerKinds(), ", ")));
+      return errors::BadField("proposer", fmt::format("'{}' is not known; there are {}", kind,
+                                                      fmt::join(DefaultProposerKinds(), ", ")));
     }
     TunerOptions tuner;
     tuner.seed = options.seed;

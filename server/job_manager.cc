@@ -176,14 +176,15 @@ void JobManager::RunHasEnded(const std::string& job_id) {
 
 void JobManager::Fill() {
   while (!stopping_) {
-    const auto computing = static_cast<int>(
-        std::count_if(active_.begin(), active_.end(),
-                      [](const auto& entry) { return !entry.second->mostly_waits(); }));
+    const auto computing =
+        static_cast<int>(std::count_if(active_.begin(), active_.end(), [](const auto& entry) {
+          return !entry.second->mostly_waits();
+        }));
     const int waiting = static_cast<int>(active_.size()) - computing;
     // A job that is resumed while its last thread still ends waits for that.
     const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& one) {
-      const bool room = one.waits ? waiting < limits::kMaxWaitingJobs
-                                  : computing < limits::kMaxActiveJobs;
+      const bool room =
+          one.waits ? waiting < limits::kMaxWaitingJobs : computing < limits::kMaxActiveJobs;
       return room && active_.find(one.id) == active_.end();
     });
     if (next == queue_.end()) return;

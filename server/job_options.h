@@ -27,8 +27,8 @@ struct JobOptions {
   // Seconds of timing per timed case and measurement.
   double time_cap_s = 20;
   // Proposers around a model: names in the server's models file (empty: its default; writer: as
-  // `model`), the recording of a replay, values of a proposal's tunables that `hybrid` tries, and the
-  // writer's answers in one round.
+  // `model`), the recording of a replay, values of a proposal's tunables that `hybrid` tries, and
+  // the writer's answers in one round.
   std::string model, writer, recording;
   std::int64_t fit = 24;
   std::int64_t turns = 10;

@@ -24,7 +24,7 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
 
-constexpr std::size_t kMaxNotes = 100;  // Waiting to be stored.
+constexpr std::size_t kMaxNotes = 100;               // Waiting to be stored.
 constexpr std::chrono::milliseconds kIdleTick{500};  // Budgets of time are looked at so often.
 
 std::string RefusalMessage(const std::string& result_json) {
@@ -74,7 +74,8 @@ void JobRun::Charge(std::int64_t device_ms) {
 void JobRun::AddNote(std::string code, std::string text) {
   {
     const std::lock_guard lock(inbox_->mutex);
-    if (inbox_->notes.size() < kMaxNotes) inbox_->notes.emplace_back(std::move(code), std::move(text));
+    if (inbox_->notes.size() < kMaxNotes)
+      inbox_->notes.emplace_back(std::move(code), std::move(text));
     inbox_->poked = true;
   }
   inbox_->wake.notify_all();

@@ -83,7 +83,7 @@ class JobRun {
     std::int64_t charged_ms = 0;   // Guarded by mutex. Not yet in the job's row.
     bool recount = false;          // Guarded by mutex. Calls were settled.
     std::deque<std::pair<std::string, std::string>> notes;  // Guarded by mutex. (code, text).
-    std::string waiting;           // Guarded by mutex.
+    std::string waiting;                                    // Guarded by mutex.
   };
   // A candidate under way.
   struct Open {

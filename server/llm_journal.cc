@@ -17,9 +17,7 @@ using nlohmann::json;
 
 constexpr int kPage = 500;
 
-std::string Compact(const json& document) {
-  return document.dump(-1, ' ', false, kReplaceInvalid);
-}
+std::string Compact(const json& document) { return document.dump(-1, ' ', false, kReplaceInvalid); }
 
 absl::Status OverBudget(const char* what, double left, double needed) {
   return absl::AbortedError(
@@ -50,7 +48,8 @@ absl::Status LlmJournal::Load() {
     after = rows.back().sequence;
     const std::lock_guard lock(mutex_);
     for (const AgentCallRow& row : rows) {
-      if (row.state == call_state::kAnswered) answers_[row.request_digest].push_back(row.reply_blob);
+      if (row.state == call_state::kAnswered)
+        answers_[row.request_digest].push_back(row.reply_blob);
     }
   }
 }

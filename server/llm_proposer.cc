@@ -128,9 +128,9 @@ absl::Status LlmProposer::MakeModel(const ModelSpec& spec, const std::string& ke
   endpoint.idle_limit = milliseconds(spec.idle_seconds);
   endpoint.total_limit = milliseconds(spec.total_seconds);
   FETTLE_ASSIGN_OR_RETURN(model.http, MakeLlmClient(std::move(endpoint), services_.agent->http));
-  model.journaled = std::make_unique<JournaledClient>(
-      *model.http, journal_, spec, fmt::format("model/{}", ModelRoleName(role)),
-      [this] { services_.charge(0); });
+  model.journaled = std::make_unique<JournaledClient>(*model.http, journal_, spec,
+                                                      fmt::format("model/{}", ModelRoleName(role)),
+                                                      [this] { services_.charge(0); });
   model.retrying = std::make_unique<RetryingClient>(
       *model.journaled, services_.agent->retry, services_.agent->sleep,
       [this] { return services_.clock->Steady(); },
@@ -209,12 +209,11 @@ absl::Status LlmProposer::RunLoop(std::stop_token stop) {
   context.device_model = job.device_model;
   context.card = card_.has_value() ? &*card_ : nullptr;
   LoopOptions options = setup_.loop;
-  options.max_output_tokens = std::min(planner_.spec.max_output_tokens > 0
-                                           ? planner_.spec.max_output_tokens
-                                           : options.max_output_tokens,
-                                       writer_.spec.max_output_tokens > 0
-                                           ? writer_.spec.max_output_tokens
-                                           : options.max_output_tokens);
+  options.max_output_tokens =
+      std::min(planner_.spec.max_output_tokens > 0 ? planner_.spec.max_output_tokens
+                                                   : options.max_output_tokens,
+               writer_.spec.max_output_tokens > 0 ? writer_.spec.max_output_tokens
+                                                  : options.max_output_tokens);
   if (writer_.spec.context_tokens > 0) {
     const auto context_bytes = static_cast<std::size_t>(
         kBytesPerContextToken *
@@ -246,8 +245,8 @@ absl::StatusOr<LlmReply> LlmProposer::Ask(ModelRole role, const LlmRequest& requ
   sent.model = model.spec.model;
   absl::StatusOr<LlmReply> reply = model.outermost->Complete(sent, std::move(stop));
   if (setup_.recording.has_value() && absl::IsNotFound(reply.status())) {
-    return absl::AbortedError(fmt::format("the replay of a recording is over ({})",
-                                          setup_.recording->source));
+    return absl::AbortedError(
+        fmt::format("the replay of a recording is over ({})", setup_.recording->source));
   }
   if (absl::IsOutOfRange(reply.status())) {  // Longer than any proposal: as if it were empty.
     services_.note("model_answer", CutText(StatusText(reply.status()), 300));
@@ -258,8 +257,7 @@ absl::StatusOr<LlmReply> LlmProposer::Ask(ModelRole role, const LlmRequest& requ
 
 absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std::string& mode,
                                             std::stop_token stop) {
-  const std::string digest =
-      CandidateDigest(task_.digest(), target_.name, kernel, kernel.values);
+  const std::string digest = CandidateDigest(task_.digest(), target_.name, kernel, kernel.values);
   const json question = {{"mode", mode}, {"candidate", digest}};
   const std::string kind = "try/" + mode;
   FETTLE_ASSIGN_OR_RETURN(const std::optional<json> recalled, journal_.Recall(kind, question));
@@ -328,9 +326,8 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
         CandidateDigest(task_.digest(), target_.name, proposal.kernel, proposal.values));
   }
   if (!transcript.is_null()) {
-    FETTLE_ASSIGN_OR_RETURN(
-        const std::string blob,
-        services_.store->blobs().Put(transcript.dump(-1, ' ', false, kReplaceInvalid)));
+    FETTLE_ASSIGN_OR_RETURN(const std::string blob, services_.store->blobs().Put(transcript.dump(
+                                                        -1, ' ', false, kReplaceInvalid)));
     FETTLE_RETURN_IF_ERROR(services_.store->Write([&](Connection& db) {
       return PutTranscript(db, services_.job_id, digests.front(), blob);
     }));
@@ -413,8 +410,7 @@ absl::StatusOr<std::unique_ptr<Proposer>> MakeModelProposer(const std::string& k
     FETTLE_ASSIGN_OR_RETURN(setup.planner_key, KeyOf(setup.planner));
     FETTLE_ASSIGN_OR_RETURN(setup.writer_key, KeyOf(setup.writer));
   }
-  auto proposer =
-      std::make_unique<LlmProposer>(std::move(setup), task, target, options.services);
+  auto proposer = std::make_unique<LlmProposer>(std::move(setup), task, target, options.services);
   FETTLE_RETURN_IF_ERROR(proposer->Prepare());
   return proposer;
 }

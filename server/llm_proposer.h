@@ -23,9 +23,9 @@
 
 namespace fettle {
 
-// The proposers `llm`, `hybrid` and, over recorded conversations, `replay`: the agent's loop on a thread
-// of its own, so that a slow model keeps nobody waiting. The job's thread takes what it proposes and
-// tells it the outcomes.
+// The proposers `llm`, `hybrid` and, over recorded conversations, `replay`: the agent's loop on a
+// thread of its own, so that a slow model keeps nobody waiting. The job's thread takes what it
+// proposes and tells it the outcomes.
 class LlmProposer final : public Proposer, private LoopHost {
  public:
   struct Setup {
@@ -82,16 +82,16 @@ class LlmProposer final : public Proposer, private LoopHost {
 
   mutable std::mutex mutex_;
   std::condition_variable_any judged_wake_;
-  std::deque<Proposal> ready_;               // Guarded by mutex_. For the job.
-  std::set<std::string> judged_;             // Guarded by mutex_. Digests.
-  bool ended_ = false;                       // Guarded by mutex_.
-  std::string reason_;                       // Guarded by mutex_.
-  absl::Status failure_;                     // Guarded by mutex_.
-  std::jthread thread_;                      // Last; started by the first Propose.
+  std::deque<Proposal> ready_;    // Guarded by mutex_. For the job.
+  std::set<std::string> judged_;  // Guarded by mutex_. Digests.
+  bool ended_ = false;            // Guarded by mutex_.
+  std::string reason_;            // Guarded by mutex_.
+  absl::Status failure_;          // Guarded by mutex_.
+  std::jthread thread_;           // Last; started by the first Propose.
 };
 
-// Makes the proposer that `kind` names from the job's options. kInvalidArgument or kNotFound names the
-// option, the model or the recording.
+// Makes the proposer that `kind` names from the job's options. kInvalidArgument or kNotFound names
+// the option, the model or the recording.
 absl::StatusOr<std::unique_ptr<Proposer>> MakeModelProposer(const std::string& kind,
                                                             const Task& task, const Target& target,
                                                             const ProposerOptions& options);

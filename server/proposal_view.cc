@@ -267,8 +267,8 @@ absl::StatusOr<json> FeedbackOf(const Store& store, const CandidateRow& row) {
   }));
   if (job.has_value() && input.evaluation != nullptr && row.ratio > 0) {
     const std::optional<HardwareCard> card = FindHardwareCard(job->target);
-    feedback["diagnosis"] = ToJson(Diagnose(
-        *input.evaluation, card.has_value() ? &*card : nullptr, job->device_model));
+    feedback["diagnosis"] =
+        ToJson(Diagnose(*input.evaluation, card.has_value() ? &*card : nullptr, job->device_model));
   }
   feedback["candidate"] = row.digest;
   feedback["ordinal"] = row.ordinal;

@@ -56,8 +56,7 @@ class ProposalsService final : public v1::Proposals::CallbackService {
                         v1::ClaimDirectionResponse*) override;
   Unary* ListAttempts(Context*, const v1::ListAttemptsRequest*, v1::ListAttemptsResponse*) override;
   Unary* ShowAttempt(Context*, const v1::ShowAttemptRequest*, v1::ShowAttemptResponse*) override;
-  Unary* GetRecording(Context*, const v1::GetRecordingRequest*,
-                      v1::GetRecordingResponse*) override;
+  Unary* GetRecording(Context*, const v1::GetRecordingRequest*, v1::GetRecordingResponse*) override;
 
  private:
   // A kernel as a client described it.

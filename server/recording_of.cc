@@ -58,8 +58,8 @@ absl::StatusOr<Recording> RecordingOf(const Store& store, const JobRow& job) {
   Recording recording;
   recording.task = job.task_name;
   recording.target = job.target;
-  recording.source = fmt::format("job {} of proposer {} on {}", job.id, job.proposer,
-                                 job.device_model);
+  recording.source =
+      fmt::format("job {} of proposer {} on {}", job.id, job.proposer, job.device_model);
   FETTLE_RETURN_IF_ERROR(AddCalls(store, job, recording));
   std::map<std::string, int> index;
   std::int64_t after = 0;

@@ -285,9 +285,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   }();
   static_cast<void>(once);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto server =
-      std::make_unique<RunningServer>(std::move(options), std::move(store), std::move(access),
-                                      *std::move(models));
+  auto server = std::make_unique<RunningServer>(std::move(options), std::move(store),
+                                                std::move(access), *std::move(models));
   FETTLE_RETURN_IF_ERROR(server->Begin());
   return std::unique_ptr<Server>(std::move(server));
 }

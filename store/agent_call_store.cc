@@ -7,8 +7,8 @@
 namespace fettle {
 namespace {
 
-#define FETTLE_CALL_COLUMNS                                                                     \
-  "job_id, sequence, kind, model, request_digest, request_blob, state, reply_blob, error, "     \
+#define FETTLE_CALL_COLUMNS                                                                 \
+  "job_id, sequence, kind, model, request_digest, request_blob, state, reply_blob, error, " \
   "tokens, usd, device_ms, created_ns, ended_ns"
 
 AgentCallRow ReadCall(const Statement& statement) {

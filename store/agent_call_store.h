@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The agent's journal: questions to models, tries, transcripts. Writers are called inside Store::Write.
+// The agent's journal: questions to models, tries, transcripts. Writers are called inside
+// Store::Write.
 
 #include <cstdint>
 #include <optional>

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include <curl/curl.h>
-
 #include <fmt/format.h>
 
 #include "agent/llm/llm_client.h"
@@ -52,7 +51,8 @@ std::size_t OnHeader(char* bytes, std::size_t size, std::size_t count, void* use
     std::string name(line.substr(0, colon));
     for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
     std::string_view value = line.substr(colon + 1);
-    while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
+    while (!value.empty() && (value.front() == ' ' || value.front() == '\t'))
+      value.remove_prefix(1);
     transfer.response.headers[std::move(name)] = std::string(value);
   }
   return size * count;
@@ -88,7 +88,8 @@ void Configure(Transfer& transfer) {
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer.error);
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_limit.count()));
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                   static_cast<long>(request.connect_limit.count()));
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_limit.count()));
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -183,8 +184,8 @@ class HttpClient::Loop {
     }
     for (Transfer* transfer : cancelled) {
       std::erase(active, transfer);
-      End(*transfer, absl::CancelledError(fmt::format("post to {}: cancelled",
-                                                      transfer->request->url)));
+      End(*transfer,
+          absl::CancelledError(fmt::format("post to {}: cancelled", transfer->request->url)));
     }
     const auto now = Steady::now();
     std::erase_if(active, [&](Transfer* transfer) {
@@ -216,8 +217,8 @@ class HttpClient::Loop {
     for (const Transfer* transfer : active) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           transfer->last_piece + transfer->request->idle_limit - now);
-      limit = std::min(limit, std::max(left + std::chrono::milliseconds(1),
-                                       std::chrono::milliseconds(0)));
+      limit = std::min(limit,
+                       std::max(left + std::chrono::milliseconds(1), std::chrono::milliseconds(0)));
     }
     return static_cast<int>(limit.count());
   }

@@ -81,9 +81,9 @@ TEST_F(AgentLoopTest, PlansWritesAndBuildsOnWhatIsBetter) {
 TEST_F(AgentLoopTest, RepairsByKindAndWithinBounds) {
   LoopOptions options;
   options.max_repairs = 2;
-  ASSERT_TRUE(Run({PlanReply("a"), Propose("broken 1"), Propose("wrong 2"), Propose("speed 1.2")},
-                  options)
-                  .ok());
+  ASSERT_TRUE(
+      Run({PlanReply("a"), Propose("broken 1"), Propose("wrong 2"), Propose("speed 1.2")}, options)
+          .ok());
   ASSERT_EQ(host_->evaluated.size(), 3U);
   const auto result_in = [&](std::size_t call) {
     return host_->asked[call].messages.back().results.at(0).text;
@@ -104,7 +104,8 @@ TEST_F(AgentLoopTest, RepairsByKindAndWithinBounds) {
 }
 
 TEST_F(AgentLoopTest, ARegressionIsTalkedOverOnce) {
-  ASSERT_TRUE(Run({PlanReply("a"), Propose("speed 0.5"), Propose("speed 0.6"), PlanReply("b")}).ok());
+  ASSERT_TRUE(
+      Run({PlanReply("a"), Propose("speed 0.5"), Propose("speed 0.6"), PlanReply("b")}).ok());
   EXPECT_EQ(host_->evaluated.size(), 2U);
   EXPECT_THAT(host_->asked[2].messages.back().results.at(0).text, HasSubstr("slower"));
   EXPECT_EQ(roles_[3], ModelRole::kPlanner);
@@ -116,8 +117,7 @@ TEST_F(AgentLoopTest, ToolsAreAnsweredAndBounded) {
   ASSERT_TRUE(Run({PlanReply("a"), CallReply("compile", {{"source", Source("broken")}}),
                    CallReply("read_card", {{"topic", "memory"}}), CallReply("list_attempts", {}),
                    CallReply("read_source", {{"candidate", "nope"}}),
-                   CallReply("no_such_tool", json::object()),
-                   CallReply("check", {{"source", 7}})},
+                   CallReply("no_such_tool", json::object()), CallReply("check", {{"source", 7}})},
                   options)
                   .ok());
   const auto result_in = [&](std::size_t call) {
@@ -168,7 +168,8 @@ TEST_F(AgentLoopTest, TheSameProposalTwentyTimesIsEvaluatedOnce) {
     for (int i = 0; i < 3; ++i) answers.push_back(Propose("speed 1.1"));
   }
   // Layout and comments make no other kernel.
-  answers[2] = CallReply("propose", {{"source", Source("speed 1.1") + "\n\n/* new */\n"}, {"rationale", ""}});
+  answers[2] = CallReply("propose",
+                         {{"source", Source("speed 1.1") + "\n\n/* new */\n"}, {"rationale", ""}});
   ASSERT_TRUE(Run(answers, options).ok());
   EXPECT_EQ(host_->evaluated.size(), 1U);
 }
@@ -177,9 +178,10 @@ TEST_F(AgentLoopTest, HybridFitsTheTunables) {
   LoopOptions options;
   options.fit = 6;
   LlmReply proposal = CallReply(
-      "propose", {{"source", Source("speed 1.1")},
-                  {"rationale", "r"},
-                  {"block", {{"tunables", {{"BLOCK", {1, 2, 3, 4, 5, 6}}}}, {"values", {{"BLOCK", 1}}}}}});
+      "propose",
+      {{"source", Source("speed 1.1")},
+       {"rationale", "r"},
+       {"block", {{"tunables", {{"BLOCK", {1, 2, 3, 4, 5, 6}}}}, {"values", {{"BLOCK", 1}}}}}});
   ASSERT_TRUE(Run({PlanReply("a"), proposal, PlanReply("b")}, options).ok());
   EXPECT_NEAR(loop_->tree().best().ratio, 1.16, 1e-9);
   EXPECT_GE(host_->evaluated.size(), 6U);
@@ -199,8 +201,8 @@ TEST_F(AgentLoopTest, TextInAKernelOrAMessageChangesNothing) {
 
 TEST_F(AgentLoopTest, TheSameAnswersLeadToTheSameQuestions) {
   std::vector<absl::StatusOr<LlmReply>> answers = {
-      PlanReply("a"), Propose("speed 1.3"), PlanReply("b"), Propose("broken"), Propose("speed 1.1"),
-      PlanReply("c"), Propose("speed 1.6"), PlanReply("d")};
+      PlanReply("a"),       Propose("speed 1.3"), PlanReply("b"),       Propose("broken"),
+      Propose("speed 1.1"), PlanReply("c"),       Propose("speed 1.6"), PlanReply("d")};
   ASSERT_TRUE(Run(answers).ok());
   std::vector<json> first;
   for (const LlmRequest& request : host_->asked) first.push_back(ToJson(request));
@@ -233,8 +235,11 @@ TEST_F(AgentLoopTest, PromptsStayWithinTheirBudgetWhateverTheTask) {
   const std::string plan =
       PlanPrompt(context, {&(*task)->baseline(), tree.Find(""), true, &tree, &diagnosis});
   EXPECT_LE(plan.size(), kMaxPromptBytes);
-  EXPECT_LE(WritePrompt((*task)->baseline(), {std::string(99'999, 'b'), std::string(99'999, 't'), std::string(99'999, 'c')}, 9).size(),
-            kMaxPromptBytes);
+  EXPECT_LE(
+      WritePrompt((*task)->baseline(),
+                  {std::string(99'999, 'b'), std::string(99'999, 't'), std::string(99'999, 'c')}, 9)
+          .size(),
+      kMaxPromptBytes);
   EXPECT_LE(RepairPrompt("repair_wrong.md", std::string(999'999, 'f')).size(), kMaxPromptBytes);
 }
 
@@ -262,7 +267,8 @@ TEST_F(AgentLoopTest, GoldenPrompts) {
     const std::string text =
         "=== system\n" + SystemPrompt(context) + "=== plan\n" +
         PlanPrompt(context, {&task_->baseline(), tree.Find("abc"), false, &tree, &diagnosis}) +
-        "=== write\n" + WritePrompt(task_->baseline(), {"memory", "unroll", "Unroll by four.", 1.2}, 10);
+        "=== write\n" +
+        WritePrompt(task_->baseline(), {"memory", "unroll", "Unroll by four.", 1.2}, 10);
     const std::string path =
         std::string(FETTLE_SOURCE_DIR) + "/tests/data/prompts/" + target + ".txt";
     if (std::getenv("FETTLE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
@@ -311,7 +317,8 @@ TEST(HardwareCards, AllParseAndAgreeWithTheTargets) {
   }
   EXPECT_EQ(cards, 5);
   EXPECT_FALSE(FindHardwareCard("sm_13").has_value());
-  EXPECT_THAT(CardText(*FindHardwareCard("sm_90a"), "NVIDIA H200", {"memory"}, 9'000), HasSubstr("4.3"));
+  EXPECT_THAT(CardText(*FindHardwareCard("sm_90a"), "NVIDIA H200", {"memory"}, 9'000),
+              HasSubstr("4.3"));
   EXPECT_FALSE(ParseHardwareCard("{}").ok());
   EXPECT_FALSE(ParseHardwareCard("[1").ok());
 }
@@ -381,8 +388,11 @@ TEST(Diagnosis, NamesTheLimitAndDisagreement) {
   result.measurement->cases = {one, idle};
   EXPECT_FALSE(Diagnose(result, &*card, "NVIDIA H200").evidence_agrees);
   BuildRecord build;
-  build.facts = {{"kernels", {{{"name", "k"}, {"registers", 255}, {"local_bytes", 64},
-                               {"occupancy", {{"waves", 8}, {"max_waves", 64}, {"limit", "registers"}}}}}}};
+  build.facts = {{"kernels",
+                  {{{"name", "k"},
+                    {"registers", 255},
+                    {"local_bytes", 64},
+                    {"occupancy", {{"waves", 8}, {"max_waves", 64}, {"limit", "registers"}}}}}}};
   result.builds = {build};
   result.measurement->cases = {idle};
   diagnosis = Diagnose(result, &*card, "NVIDIA H200");

@@ -43,10 +43,11 @@ TEST(ModelCatalog, MistakesAreNamed) {
            "max_output_tokens": 1, "usd_per_million": {"input": 0, "output": 0, "cache_read": 0,
            "cache_write": 0}}}})",
          "anthropic or openai");
-  expect(R"({"format": 1, "models": {"m": {"provider": "openai", "base_url": "u", "context_tokens": 1,
+  expect(
+      R"({"format": 1, "models": {"m": {"provider": "openai", "base_url": "u", "context_tokens": 1,
            "max_output_tokens": 1, "usd_per_million": {"input": -1, "output": 0, "cache_read": 0,
            "cache_write": 0}}}})",
-         "negative");
+      "negative");
   EXPECT_TRUE(absl::IsNotFound(LoadModelCatalog("/no/such/file").status()));
 }
 
@@ -104,7 +105,8 @@ TEST(Recording, RoundTripsAndMatchesByRequestThenLooselyThenInOrder) {
   EXPECT_TRUE(absl::IsNotFound(client.Complete(Request("first"), {}).status()));
   EXPECT_FALSE(ParseRecording("{}").ok());
   EXPECT_FALSE(ParseRecording(R"({"format":1,"task":"t","target":"c","source":"s",
-      "proposals":[{"parent":0,"technique":"","rationale":"","kernel":{}}]})").ok());
+      "proposals":[{"parent":0,"technique":"","rationale":"","kernel":{}}]})")
+                   .ok());
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class FakeHttpServer {
   std::string url() const;  // "http://127.0.0.1:port"
   // The answers in order; the last one repeats.
   void Play(std::vector<Answer> answers);
-  // Asks `respond` for each request's answer instead (head and body in, on the connection's thread).
+  // Asks `respond` for each request's answer instead (head and body in, on the connection's
+  // thread).
   using Responder = std::function<Answer(const std::string& request)>;
   void Respond(Responder respond);
   // Forgets requests once they are answered, for long runs.
@@ -49,15 +50,15 @@ class FakeHttpServer {
   int port_ = 0;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
-  std::vector<Answer> answers_;         // Guarded by mutex_.
-  Responder respond_;                   // Guarded by mutex_.
-  std::vector<std::string> requests_;   // Guarded by mutex_.
+  std::vector<Answer> answers_;        // Guarded by mutex_.
+  Responder respond_;                  // Guarded by mutex_.
+  std::vector<std::string> requests_;  // Guarded by mutex_.
   struct Handler {
     std::shared_ptr<std::atomic<bool>> done;
     std::jthread thread;
   };
   std::atomic<bool> keep_requests_ = true;
-  std::vector<Handler> handlers_;       // Only thread_ uses it.
+  std::vector<Handler> handlers_;  // Only thread_ uses it.
   std::jthread thread_;
 };
 

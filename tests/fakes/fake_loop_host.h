@@ -12,8 +12,8 @@
 
 namespace fettle {
 
-// A job and a model in memory. Models answer what a script says; a kernel's speed is what its source
-// says ("// speed 1.5"), a source with "broken" does not compile, one with "wrong" is wrong.
+// A job and a model in memory. Models answer what a script says; a kernel's speed is what its
+// source says ("// speed 1.5"), a source with "broken" does not compile, one with "wrong" is wrong.
 class FakeLoopHost final : public LoopHost {
  public:
   using Script = std::function<absl::StatusOr<LlmReply>(ModelRole, const LlmRequest&)>;

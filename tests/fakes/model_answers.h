@@ -20,9 +20,10 @@ struct ModelAnswers {
                        std::int64_t input_tokens = 1'000, std::int64_t output_tokens = 200,
                        const std::string& stop = "") const {
     if (anthropic) {
-      return Event({{"type", "message_start"},
-                    {"message",
-                     {{"id", "m1"}, {"model", "m"}, {"usage", {{"input_tokens", input_tokens}}}}}}) +
+      return Event(
+                 {{"type", "message_start"},
+                  {"message",
+                   {{"id", "m1"}, {"model", "m"}, {"usage", {{"input_tokens", input_tokens}}}}}}) +
              Event({{"type", "content_block_start"},
                     {"index", 0},
                     {"content_block", {{"type", "tool_use"}, {"id", "t1"}, {"name", name}}}}) +
@@ -75,9 +76,9 @@ struct ModelAnswers {
     return Stream(CallText(name, arguments.dump()));
   }
   FakeHttpServer::Answer Plan(const std::string& technique) const {
-    return Call("plan", {{"bottleneck", "memory"},
-                         {"technique", technique},
-                         {"change", "do " + technique}});
+    return Call(
+        "plan",
+        {{"bottleneck", "memory"}, {"technique", technique}, {"change", "do " + technique}});
   }
 
   // Whether the request asks for a plan (else for writing).

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs around a model, on real sockets: a local HTTP server plays the model, a scripted worker the GPU.
+// Jobs around a model, on real sockets: a local HTTP server plays the model, a scripted worker the
+// GPU.
 
 #include <atomic>
 #include <cstdlib>
@@ -44,12 +45,9 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
       return true;
     };
     const json price = {{"input", 1}, {"output", 2}, {"cache_read", 1}, {"cache_write", 1}};
-    const json model = {{"provider", GetParam()},
-                        {"base_url", model_.url()},
-                        {"key_env", "FETTLE_TEST_KEY"},
-                        {"context_tokens", 200'000},
-                        {"max_output_tokens", 4'000},
-                        {"idle_seconds", idle_seconds},
+    const json model = {{"provider", GetParam()},       {"base_url", model_.url()},
+                        {"key_env", "FETTLE_TEST_KEY"}, {"context_tokens", 200'000},
+                        {"max_output_tokens", 4'000},   {"idle_seconds", idle_seconds},
                         {"usd_per_million", price}};
     std::ofstream(options.models_file)
         << json{{"format", 1}, {"default", "m"}, {"models", {{"m", model}}}}.dump();
@@ -75,9 +73,8 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
     StartWorker(Answer);
   }
   FakeHttpServer::Answer Proposal(const std::string& marker) const {
-    return answers_.Call("propose",
-                         {{"source", ScaleTask(1)["kernel.cu"] + "// " + marker + "\n"},
-                          {"rationale", "because"}});
+    return answers_.Call("propose", {{"source", ScaleTask(1)["kernel.cu"] + "// " + marker + "\n"},
+                                     {"rationale", "because"}});
   }
   // Plans, and proposes ever faster kernels.
   FakeHttpServer::Responder Helpful() {
@@ -138,7 +135,8 @@ TEST_P(LlmJobTest, AModelFindsFasterKernelsAndEverythingIsKept) {
     EXPECT_EQ(response.candidate().transcript().size(), 64U);
   }
   EXPECT_THAT(model_.requests().at(0), HasSubstr(kKey));
-  // The key is in no file of the data folder. (Blobs are compressed: all is read through the store.)
+  // The key is in no file of the data folder. (Blobs are compressed: all is read through the
+  // store.)
   server_.reset();
   const auto store = Store::Open({.data_dir = folder_.str() + "/data"});
   ASSERT_TRUE(store.ok()) << store.status();
@@ -190,7 +188,8 @@ TEST_P(LlmJobTest, TheJobGoesOnAfterPassingFaults) {
       case 4:
         return HttpAnswer(502, "<html>bad gateway</html>");
       case 5:  // Reset in the middle.
-        return {{StreamHead() + answers_.CallText("plan", "{").substr(0, 80), Piece::After::kReset}};
+        return {
+            {StreamHead() + answers_.CallText("plan", "{").substr(0, 80), Piece::After::kReset}};
       case 7:  // Ends too early.
         return answers_.Stream(answers_.CallText("plan", "{").substr(0, 80));
       default:
@@ -224,8 +223,12 @@ TEST_P(LlmJobTest, AStalledStreamIsGivenUpAndAskedAgain) {
 TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
   const std::vector<std::function<FakeHttpServer::Answer()>> useless = {
       [&] { return answers_.Stream(answers_.CallText("propose", "{\"source\": \"cut", 10, 10)); },
-      [&] { return answers_.Call("format_disk", {{"now", true}}); },
-      [&] { return answers_.Call("propose", {{"source", {1, 2}}, {"rationale", 7}}); },
+      [&] {
+        return answers_.Call("format_disk", {{"now", true}});
+      },
+      [&] {
+        return answers_.Call("propose", {{"source", {1, 2}}, {"rationale", 7}});
+      },
       [&] { return answers_.Stream(answers_.TextOnly("I would rather talk about it.")); },
       [&] { return answers_.Stream(answers_.TextOnly("")); },
       [&] { return answers_.Stream(answers_.TextOnly("no", "refusal")); },
@@ -241,7 +244,8 @@ TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
     model_.Respond([&](const std::string& request) {
       return ModelAnswers::AsksForPlan(request) ? answers_.Plan("a") : useless[i]();
     });
-    const v1::Job job = Ended(Start([](auto& request) { request.set_options_json("{\"turns\": 3}"); }));
+    const v1::Job job =
+        Ended(Start([](auto& request) { request.set_options_json("{\"turns\": 3}"); }));
     EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << i << job.message();
     EXPECT_THAT(job.message(), HasSubstr("nothing usable in 8 rounds in a row")) << i;
     EXPECT_EQ(job.spent().candidates(), 0) << i;
@@ -254,8 +258,8 @@ TEST_P(LlmJobTest, AWrongKernelNameIsRepairedAndRepeatsCostNothing) {
   model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
     if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("a");
     if (writes++ == 0) {
-      return answers_.Call("propose", {{"source", "__global__ void other(float* y) {}"},
-                                       {"rationale", "r"}});
+      return answers_.Call("propose",
+                           {{"source", "__global__ void other(float* y) {}"}, {"rationale", "r"}});
     }
     return Proposal("speed 1.3");  // From then on the same, again and again.
   });
@@ -271,15 +275,16 @@ TEST_P(LlmJobTest, AWrongKernelNameIsRepairedAndRepeatsCostNothing) {
 TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
   Begin();
   // However a server counts: honestly, nothing at all, or absurdly much.
-  for (const std::int64_t reported : {std::int64_t{1'000}, std::int64_t{0}, std::int64_t{1} << 60}) {
+  for (const std::int64_t reported :
+       {std::int64_t{1'000}, std::int64_t{0}, std::int64_t{1} << 60}) {
     model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
       const json plan = {{"bottleneck", "b"}, {"technique", "t"}, {"change", "c"}};
-      const json proposal = {
-          {"source", ScaleTask(1)["kernel.cu"] + fmt::format("// speed {}\n", 1 + 0.1 * ++proposed_)},
-          {"rationale", "r"}};
+      const json proposal = {{"source", ScaleTask(1)["kernel.cu"] +
+                                            fmt::format("// speed {}\n", 1 + 0.1 * ++proposed_)},
+                             {"rationale", "r"}};
       const bool asks = ModelAnswers::AsksForPlan(request);
-      return answers_.Stream(answers_.CallText(asks ? "plan" : "propose",
-                                               (asks ? plan : proposal).dump(), reported, reported));
+      return answers_.Stream(answers_.CallText(
+          asks ? "plan" : "propose", (asks ? plan : proposal).dump(), reported, reported));
     });
     const v1::Job tokens = Ended(Start([](auto& r) {
       r.mutable_budget()->set_candidates(1'000);
@@ -328,7 +333,8 @@ TEST_P(LlmJobTest, ARestartAsksNothingTwiceAndKeepsTheBudget) {
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
   EXPECT_EQ(job.spent().candidates(), 30);
   EXPECT_EQ(Candidates(id).size(), 30U);
-  for (const auto& [body, count] : asked) EXPECT_EQ(count, 1) << "an answered question was asked again";
+  for (const auto& [body, count] : asked)
+    EXPECT_EQ(count, 1) << "an answered question was asked again";
   // The call in flight stays charged at its bound, which is more than one answer costs.
   EXPECT_GT(job.spent().tokens(), 60 * 1'200 + 4'000);
 }
