@@ -41,8 +41,8 @@ absl::StatusOr<std::string> BundledTask(const std::string& name) {
 }
 
 // The bundled recording (data/recordings) and its task.
-constexpr char kReplayedTask[] = "rmsnorm_backward";
-constexpr char kRecording[] = "rmsnorm_backward-cpu";
+constexpr char kReplayedTask[] = "rmsnorm";
+constexpr char kRecording[] = "rmsnorm-cpu";
 
 class DemoCommand final : public Subcommand {
  public:
