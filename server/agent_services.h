@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "agent/llm/http_client.h"
 #include "agent/llm/retry.h"
 #include "agent/model_catalog.h"
 #include "core/clock.h"
@@ -14,10 +13,12 @@
 
 namespace fettle {
 
+class HttpClient;
+
 // What the proposers around a model share, in one server. All of it outlives the jobs.
 struct AgentServices {
   ModelCatalog models;
-  HttpClient http;
+  HttpClient* http = nullptr;  // Borrowed.
   RetryPolicy retry;
   InterruptibleSleep sleep = RealSleep();
   std::string recordings_dir;  // Of the operator; may be empty or missing.

@@ -12,6 +12,7 @@
 
 #include "agent/agent_data.h"
 #include "agent/feedback.h"
+#include "agent/llm/http_client.h"
 #include "core/digest.h"
 #include "core/status_macros.h"
 #include "core/text.h"
@@ -127,7 +128,7 @@ absl::Status LlmProposer::MakeModel(const ModelSpec& spec, const std::string& ke
   };
   endpoint.idle_limit = milliseconds(spec.idle_seconds);
   endpoint.total_limit = milliseconds(spec.total_seconds);
-  FETTLE_ASSIGN_OR_RETURN(model.http, MakeLlmClient(std::move(endpoint), services_.agent->http));
+  FETTLE_ASSIGN_OR_RETURN(model.http, MakeLlmClient(std::move(endpoint), *services_.agent->http));
   model.journaled = std::make_unique<JournaledClient>(*model.http, journal_, spec,
                                                       fmt::format("model/{}", ModelRoleName(role)),
                                                       [this] { services_.charge(0); });

@@ -19,6 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/llm/http_client.h"
 #include "core/status_macros.h"
 #include "proto/channel.h"
 #include "server/access.h"
@@ -117,7 +118,7 @@ class RunningServer final : public Server {
       : options_(std::move(options)),
         store_(std::move(store)),
         access_(std::move(access)),
-        agent_{.models = std::move(models), .retry = options_.retry},
+        agent_{.models = std::move(models), .http = &http_client_, .retry = options_.retry},
         executor_("call", kExecutorThreads, limits::kMaxQueuedCalls),
         long_calls_("long-call", kLongCallThreads, limits::kMaxQueuedCalls),
         dispatcher_(*store_, SystemClock(), options_.dispatcher),
@@ -238,6 +239,7 @@ class RunningServer final : public Server {
   const std::unique_ptr<Store> store_;
   JobTokens tokens_;
   Access access_;
+  HttpClient http_client_;
   AgentServices agent_;
   EventHub events_;
   Executor executor_;

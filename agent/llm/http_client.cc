@@ -22,9 +22,9 @@ using Steady = std::chrono::steady_clock;
 struct Transfer {
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
-  const HttpRequest* request = nullptr;
+  const HttpPost* request = nullptr;
   const HttpClient::OnData* on_data = nullptr;
-  HttpResponse response;
+  HttpReply response;
   Steady::time_point last_piece;
   char error[CURL_ERROR_SIZE] = {};
   bool stopped_by_reader = false;
@@ -70,7 +70,7 @@ std::size_t OnBody(char* bytes, std::size_t size, std::size_t count, void* user)
 
 void Configure(Transfer& transfer) {
   CURL* easy = transfer.easy;
-  const HttpRequest& request = *transfer.request;
+  const HttpPost& request = *transfer.request;
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -248,7 +248,7 @@ HttpClient::HttpClient() {
 
 HttpClient::~HttpClient() = default;
 
-absl::StatusOr<HttpResponse> HttpClient::Post(const HttpRequest& request, const OnData& on_data,
+absl::StatusOr<HttpReply> HttpClient::Post(const HttpPost& request, const OnData& on_data,
                                               std::stop_token stop) {
   Transfer transfer;
   transfer.easy = curl_easy_init();

@@ -360,9 +360,9 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
     std::vector<std::jthread> callers;
     for (int i = 0; i < 50; ++i) {
       callers.emplace_back([&] {
-        const HttpRequest request{.url = server.url(), .body = "{}"};
+        const HttpPost request{.url = server.url(), .body = "{}"};
         const auto response = http.Post(
-            request, [](const HttpResponse&, std::string_view) { return true; }, stop.get_token());
+            request, [](const HttpReply&, std::string_view) { return true; }, stop.get_token());
         if (absl::IsCancelled(response.status())) ++cancelled;
       });
     }
@@ -374,7 +374,7 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
 
 TEST(HttpClient, RefusesOtherProtocolsAndDeadAddresses) {
   HttpClient http;
-  const auto take = [](const HttpResponse&, std::string_view) { return true; };
+  const auto take = [](const HttpReply&, std::string_view) { return true; };
   EXPECT_FALSE(http.Post({.url = "file:///etc/hostname"}, take, {}).ok());
   EXPECT_TRUE(absl::IsUnavailable(http.Post({.url = "http://127.0.0.1:1/"}, take, {}).status()));
 }
