@@ -262,7 +262,9 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
                                                        : "You answered without a tool call.");
     }
     int counted = 0;
-    for (const LlmToolCall& call : reply.calls) {
+    for (LlmToolCall call : reply.calls) {
+      if (call.raw_input.empty() && call.input.is_null())
+        call.input = json::object();  // No arguments.
       if (talk.over || ++counted > options_.max_calls) {
         answer.results.push_back(Result(call, "Not done: too many calls at once.", true));
         continue;

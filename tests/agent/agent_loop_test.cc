@@ -29,7 +29,7 @@ class AgentLoopTest : public ::testing::Test {
     context_.card = &*card_;
   }
   std::string Source(const std::string& marker) const {
-    return task_->baseline().source + "// " + marker + "\n";
+    return task_->baseline().source + "static const char* tag = \"" + marker + "\";\n";
   }
   LlmReply Propose(const std::string& marker) const {
     return CallReply("propose", {{"source", Source(marker)}, {"rationale", "because"}});
@@ -115,7 +115,8 @@ TEST_F(AgentLoopTest, ToolsAreAnsweredAndBounded) {
   LoopOptions options;
   options.max_turns = 6;
   ASSERT_TRUE(Run({PlanReply("a"), CallReply("compile", {{"source", Source("broken")}}),
-                   CallReply("read_card", {{"topic", "memory"}}), CallReply("list_attempts", {}),
+                   CallReply("read_card", {{"topic", "memory"}}),
+                   CallReply("list_attempts", json::object()),
                    CallReply("read_source", {{"candidate", "nope"}}),
                    CallReply("no_such_tool", json::object()), CallReply("check", {{"source", 7}})},
                   options)
@@ -140,7 +141,7 @@ TEST_F(AgentLoopTest, AnswersThatAreNoUseEndTheLoopWithAReason) {
   prose.text = "I think that the kernel is fine.";
   LlmReply refusal;
   refusal.stop = LlmReply::Stop::kRefusal;
-  LlmReply cut = CallReply("propose", {});
+  LlmReply cut = CallReply("propose", json::object());
   cut.calls[0].input = json();
   cut.calls[0].raw_input = "{\"source\": \"x";
   cut.stop = LlmReply::Stop::kMaxTokens;

@@ -68,8 +68,8 @@ class FakeLoopHost final : public LoopHost {
   }
 
   static double SpeedOf(const KernelSpec& kernel) {
-    const std::size_t at = kernel.source.find("// speed ");
-    double speed = at == std::string::npos ? 1 : std::stod(kernel.source.substr(at + 9));
+    const std::size_t at = kernel.source.find("\"speed ");
+    double speed = at == std::string::npos ? 1 : std::stod(kernel.source.substr(at + 7));
     const auto block = kernel.values.find("BLOCK");
     if (block != kernel.values.end()) speed += 0.01 * static_cast<double>(block->second);
     return speed;

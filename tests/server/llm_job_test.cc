@@ -61,8 +61,8 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
                   JudgedResult(unit, Verdict::kCompileError, Stage::kCompile, "compile_rejected")};
     }
     const auto speed = [](const KernelUnderTest& kernel) {
-      const std::size_t at = kernel.kernel.source.find("// speed ");
-      return at == std::string::npos ? 1 : std::stod(kernel.kernel.source.substr(at + 9));
+      const std::size_t at = kernel.kernel.source.find("\"speed ");
+      return at == std::string::npos ? 1 : std::stod(kernel.kernel.source.substr(at + 7));
     };
     const double incumbent = unit.incumbent.has_value() ? speed(*unit.incumbent) : 1;
     return {.result = MeasuredResult(unit, speed(unit.candidate) / speed(unit.denominator),
@@ -72,9 +72,13 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
     StartServer(RealOptions());
     StartWorker(Answer);
   }
+  // Text that makes another kernel, which a comment would not.
+  static std::string Tag(const std::string& marker) {
+    return "static const char* tag = \"" + marker + "\";\n";
+  }
   FakeHttpServer::Answer Proposal(const std::string& marker) const {
-    return answers_.Call("propose", {{"source", ScaleTask(1)["kernel.cu"] + "// " + marker + "\n"},
-                                     {"rationale", "because"}});
+    return answers_.Call(
+        "propose", {{"source", ScaleTask(1)["kernel.cu"] + Tag(marker)}, {"rationale", "because"}});
   }
   // Plans, and proposes ever faster kernels.
   FakeHttpServer::Responder Helpful() {
@@ -280,7 +284,7 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
     model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
       const json plan = {{"bottleneck", "b"}, {"technique", "t"}, {"change", "c"}};
       const json proposal = {{"source", ScaleTask(1)["kernel.cu"] +
-                                            fmt::format("// speed {}\n", 1 + 0.1 * ++proposed_)},
+                                            Tag(fmt::format("speed {}", 1 + 0.1 * ++proposed_))},
                              {"rationale", "r"}};
       const bool asks = ModelAnswers::AsksForPlan(request);
       return answers_.Stream(answers_.CallText(
