@@ -51,7 +51,8 @@ struct Forest::Builder {
         continue;
       }
       const double right = total - left_sum;
-      const double gain = left_sum * left_sum / left_count + right * right / (n - left_count) - base;
+      const double gain =
+          left_sum * left_sum / left_count + right * right / (n - left_count) - base;
       if (gain > best.gain) {
         // Between two filled bins, so that unseen values in the gap go either way.
         std::size_t next = at + 1;
@@ -117,10 +118,9 @@ Forest::Prediction Forest::Predict(std::span<const std::uint8_t> row) const {
   for (const std::vector<Node>& tree : trees_) {
     std::size_t at = 0;
     while (tree[at].feature >= 0) {
-      at = static_cast<std::size_t>(row[static_cast<std::size_t>(tree[at].feature)] <=
-                                            tree[at].threshold
-                                        ? tree[at].left
-                                        : tree[at].right);
+      at = static_cast<std::size_t>(
+          row[static_cast<std::size_t>(tree[at].feature)] <= tree[at].threshold ? tree[at].left
+                                                                                : tree[at].right);
     }
     sum += tree[at].value;
     squares += tree[at].value * tree[at].value;

@@ -9,8 +9,8 @@
 
 namespace fettle {
 
-// A random forest for regression over small ordinal features: bagged trees, each split chosen among a
-// random part of the features by least squares.
+// A random forest for regression over small ordinal features: bagged trees, each split chosen among
+// a random part of the features by least squares.
 class Forest {
  public:
   struct Options {
@@ -30,10 +30,10 @@ class Forest {
 
  private:
   struct Node {
-    std::int32_t feature = -1;      // -1: a leaf.
-    std::uint8_t threshold = 0;     // Goes left when the feature is <= threshold.
+    std::int32_t feature = -1;   // -1: a leaf.
+    std::uint8_t threshold = 0;  // Goes left when the feature is <= threshold.
     std::int32_t left = 0, right = 0;
-    double value = 0;               // Leaf: mean of its targets.
+    double value = 0;  // Leaf: mean of its targets.
   };
   struct Builder;
 

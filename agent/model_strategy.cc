@@ -8,8 +8,8 @@
 namespace fettle {
 namespace {
 
-// Ordinal features of a point: each tunable's rank, and for each pair of numeric tunables the rank of
-// their product and of their ratio, since threads per block and work per thread are such.
+// Ordinal features of a point: each tunable's rank, and for each pair of numeric tunables the rank
+// of their product and of their ratio, since threads per block and work per thread are such.
 class Features {
  public:
   explicit Features(const TunableSpace& space) : space_(&space) {
@@ -29,8 +29,8 @@ class Features {
     }
     for (const Pair& pair : pairs_) {
       const std::size_t width = space_->tunables()[pair.second].values.size();
-      row.push_back(pair.bins[space_->Index(point, pair.first) * width +
-                              space_->Index(point, pair.second)]);
+      row.push_back(
+          pair.bins[space_->Index(point, pair.first) * width + space_->Index(point, pair.second)]);
     }
   }
 
@@ -50,14 +50,14 @@ class Features {
     constexpr std::size_t kMaxPairs = 60, kMaxCells = 65536;
     if (!Numeric(i) || !Numeric(j) || pairs_.size() + 2 > kMaxPairs) return;
     const std::vector<std::int64_t>&a = space_->tunables()[i].values,
-                                    &b = space_->tunables()[j].values;
+          &b = space_->tunables()[j].values;
     if (a.size() * b.size() > kMaxCells) return;
     for (const double sign : {1.0, -1.0}) {
       std::vector<double> keys;
       for (const std::int64_t x : a) {
         for (const std::int64_t y : b) {
-          keys.push_back(std::round(1e6 * (std::log(static_cast<double>(x)) +
-                                           sign * std::log(static_cast<double>(y)))));
+          keys.push_back(std::round(
+              1e6 * (std::log(static_cast<double>(x)) + sign * std::log(static_cast<double>(y)))));
         }
       }
       std::vector<double> sorted = keys;
@@ -120,7 +120,8 @@ class ModelStrategy final : public SearchStrategy {
 
   Forest FitModel(std::span<const Evaluation> known, Random& random) const {
     double worst = -1e300;  // What a failed point counts as.
-    for (const Evaluation& evaluation : known) worst = std::max(worst, evaluation.cost.value_or(worst));
+    for (const Evaluation& evaluation : known)
+      worst = std::max(worst, evaluation.cost.value_or(worst));
     std::vector<std::uint8_t> rows;
     std::vector<double> targets;
     rows.reserve(known.size() * features_->count());

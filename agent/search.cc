@@ -113,12 +113,13 @@ std::size_t Search::ChooseArm(Random& random) const {
     if (improved[i]) best = *all[i].cost;
   }
   const std::size_t tenth = history_.ranking().size() / 10;
-  const double good =
-      history_.ranking().empty() ? 0 : *all[history_.ranking()[tenth]].cost;
+  const double good = history_.ranking().empty() ? 0 : *all[history_.ranking()[tenth]].cost;
   for (std::size_t i = all.size(); i-- > 0 && weight > 1e-3; weight *= kDiscount) {
     trials[all[i].technique] += weight;
-    if (improved[i]) credit[all[i].technique] += weight;
-    else if (all[i].cost.has_value() && *all[i].cost < good) credit[all[i].technique] += 0.5 * weight;
+    if (improved[i])
+      credit[all[i].technique] += weight;
+    else if (all[i].cost.has_value() && *all[i].cost < good)
+      credit[all[i].technique] += 0.5 * weight;
   }
   std::vector<double> weights;
   double total = 0;

@@ -17,8 +17,9 @@ namespace fettle {
 // One evaluated point.
 struct Evaluation {
   PointCode point = 0;
-  std::optional<double> cost;  // ln of time relative to anything fixed, less is better; unset: failed.
-  std::string technique;       // Strategy that suggested it; empty where unknown.
+  std::optional<double>
+      cost;               // ln of time relative to anything fixed, less is better; unset: failed.
+  std::string technique;  // Strategy that suggested it; empty where unknown.
 };
 
 // What a search knows. Strategies are functions of this and of a random stream, so that a history
@@ -110,7 +111,7 @@ class Search {
   SearchHistory history_;
   std::uint64_t seed_;
   bool exhaustive_ = false;
-  std::size_t cursor_ = 0;                      // Exhaustive: position in the shuffled order.
+  std::size_t cursor_ = 0;  // Exhaustive: position in the shuffled order.
   std::unique_ptr<SearchStrategy> start_;
   std::vector<std::unique_ptr<SearchStrategy>> arms_;
 };

@@ -60,7 +60,8 @@ class SpreadStrategy final : public SearchStrategy {
       const double last = static_cast<double>(space.tunables()[i].values.size()) - 1;
       if (last < 1) continue;
       sum += std::abs(static_cast<double>(space.Index(a, i)) -
-                      static_cast<double>(space.Index(b, i))) / last;
+                      static_cast<double>(space.Index(b, i))) /
+             last;
     }
     return sum;
   }
@@ -152,7 +153,8 @@ class AnnealingStrategy final : public SearchStrategy {
       const TunableSpace& space = history.space();
       const std::optional<PointCode> point = AnyFree(
           history,
-          random.Uniform() < 0.5 ? space.Neighbours(centre) : space.AdjacentNeighbours(centre), random);
+          random.Uniform() < 0.5 ? space.Neighbours(centre) : space.AdjacentNeighbours(centre),
+          random);
       if (point.has_value()) return point;
     }
     return std::nullopt;

@@ -15,8 +15,8 @@
 
 namespace fettle {
 
-// One value per tunable as a mixed-radix number: the index of each tunable's value, the last tunable
-// varying fastest.
+// One value per tunable as a mixed-radix number: the index of each tunable's value, the last
+// tunable varying fastest.
 using PointCode = std::uint64_t;
 
 // A condition on some of the tunables.
@@ -26,9 +26,9 @@ struct SpaceConstraint {
   std::function<absl::StatusOr<bool>(std::span<const std::int64_t>)> holds;
 };
 
-// The tunables' Cartesian product less what the constraints exclude. Up to kEnumerable points of the
-// product the valid ones are kept as one bit each, so that they can be counted and addressed by rank;
-// beyond that they are only drawn and tested. Immutable and thread-safe.
+// The tunables' Cartesian product less what the constraints exclude. Up to kEnumerable points of
+// the product the valid ones are kept as one bit each, so that they can be counted and addressed by
+// rank; beyond that they are only drawn and tested. Immutable and thread-safe.
 class TunableSpace {
  public:
   static constexpr std::uint64_t kEnumerable = std::uint64_t{1} << 26;  // 8 MiB of bits.
@@ -55,8 +55,8 @@ class TunableSpace {
   bool IsValid(PointCode point) const;
   // The valid point of that rank, in ascending code order. enumerated() and rank < size().
   PointCode At(std::uint64_t rank) const;
-  // A valid point, uniform where enumerated, else uniform over what survives each choice; unset when
-  // 10,000 draws found none.
+  // A valid point, uniform where enumerated, else uniform over what survives each choice; unset
+  // when 10,000 draws found none.
   std::optional<PointCode> Draw(Random& random) const;
 
   std::size_t Index(PointCode point, std::size_t tunable) const {

@@ -31,8 +31,8 @@ ExprScope CaseScope(const Target& target, const BoundCase* bound_case) {
   return scope;
 }
 
-// Holds where all expressions are nonzero in every scope (or in any one of them). A combination that
-// one cannot be evaluated for (a division by zero, say) does not hold.
+// Holds where all expressions are nonzero in every scope (or in any one of them). A combination
+// that one cannot be evaluated for (a division by zero, say) does not hold.
 SpaceConstraint MakeConstraint(const std::vector<Expr>& expressions,
                                const std::vector<Tunable>& tunables, std::vector<ExprScope> scopes,
                                bool every_scope) {
@@ -56,7 +56,8 @@ SpaceConstraint MakeConstraint(const std::vector<Expr>& expressions,
       for (std::size_t i = 0; i < names.size(); ++i) scope.Set(names[i], values[i]);
       holding += std::all_of(expressions.begin(), expressions.end(),
                              [&](const Expr& expression) {
-                               const absl::StatusOr<std::int64_t> value = expression.Evaluate(scope);
+                               const absl::StatusOr<std::int64_t> value =
+                                   expression.Evaluate(scope);
                                return value.ok() && *value != 0;
                              })
                      ? 1
@@ -67,8 +68,8 @@ SpaceConstraint MakeConstraint(const std::vector<Expr>& expressions,
   return constraint;
 }
 
-absl::StatusOr<TunableSpace> MakeSpace(const Task& task, const Target& target, bool all_cases) {
-  const KernelSpec& kernel = task.baseline();
+absl::StatusOr<TunableSpace> MakeSpace(const Task& task, const KernelSpec& kernel,
+                                       const Target& target, bool all_cases) {
   std::vector<Tunable> tunables = kernel.tunables;
   for (Tunable& tunable : tunables) std::sort(tunable.values.begin(), tunable.values.end());
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases,
@@ -90,8 +91,11 @@ absl::StatusOr<TunableSpace> MakeSpace(const Task& task, const Target& target, b
 
 class Tuner final : public Proposer {
  public:
-  Tuner(const Task& task, const Target& target, TunableSpace space, TunerOptions options)
-      : task_(task),
+  Tuner(const Task& task, KernelSpec kernel, const Target& target, TunableSpace space,
+        TunerOptions options)
+      : task_digest_(task.digest()),
+        kernel_(std::move(kernel)),
+        parent_(std::move(options.parent)),
         target_(target.name),
         budget_(static_cast<std::uint64_t>(options.budget)),
         space_(std::move(space)),
@@ -110,7 +114,8 @@ class Tuner final : public Proposer {
       }
       techniques_[next->point] = next->technique;
       Proposal proposal;
-      proposal.kernel = task_.baseline();
+      proposal.kernel = kernel_;
+      proposal.parent = parent_;
       proposal.values = space_.Values(next->point);
       proposal.kernel.values = proposal.values;
       proposal.rationale = Rationale(*next);
@@ -124,9 +129,10 @@ class Tuner final : public Proposer {
     const std::optional<PointCode> point = space_.Code(outcome.values);
     if (!point.has_value() || observed_.contains(*point)) return;
     // Another proposer's kernel may have the same tunables; only the baseline's is ours.
-    KernelSpec kernel = task_.baseline();
+    KernelSpec kernel = kernel_;
     kernel.values = outcome.values;
-    if (outcome.candidate_digest != CandidateDigest(task_.digest(), target_, kernel, outcome.values)) {
+    if (outcome.candidate_digest !=
+        CandidateDigest(task_digest_, target_, kernel, outcome.values)) {
       return;
     }
     observed_.insert(*point);
@@ -135,7 +141,8 @@ class Tuner final : public Proposer {
     evaluation.technique = Technique(outcome, *point);
     const Verdict verdict = outcome.verdict.verdict;
     if (outcome.ratio.has_value() && *outcome.ratio > 0 &&
-        (verdict == Verdict::kWin || verdict == Verdict::kNoWin || verdict == Verdict::kAmbiguous)) {
+        (verdict == Verdict::kWin || verdict == Verdict::kNoWin ||
+         verdict == Verdict::kAmbiguous)) {
       evaluation.cost = -std::log(*outcome.ratio);
     }
     search_.Observe(std::move(evaluation));
@@ -148,8 +155,9 @@ class Tuner final : public Proposer {
 
  private:
   std::optional<Search::Suggestion> NextPoint() {
-    const std::optional<PointCode> declared = space_.Code(task_.baseline().values);
-    if (declared.has_value() && space_.IsValid(*declared) && !search_.history().IsTaken(*declared)) {
+    const std::optional<PointCode> declared = space_.Code(kernel_.values);
+    if (declared.has_value() && space_.IsValid(*declared) &&
+        !search_.history().IsTaken(*declared)) {
       search_.Take(*declared);
       return Search::Suggestion{*declared, "declared"};
     }
@@ -183,7 +191,9 @@ class Tuner final : public Proposer {
                               std::exp(-*best.cost), changes);
   }
 
-  const Task& task_;
+  const std::string task_digest_;
+  const KernelSpec kernel_;
+  const std::string parent_;
   std::string target_;
   std::uint64_t budget_;
   TunableSpace space_;
@@ -197,20 +207,27 @@ class Tuner final : public Proposer {
 
 absl::StatusOr<std::unique_ptr<Proposer>> MakeTuner(const Task& task, const Target& target,
                                                     TunerOptions options) {
+  return MakeKernelTuner(task, task.baseline(), target, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<Proposer>> MakeKernelTuner(const Task& task, KernelSpec kernel,
+                                                          const Target& target,
+                                                          TunerOptions options) {
   if (options.budget <= 0) {
     return absl::InvalidArgumentError(
         fmt::format("make the tuner: a budget of {} candidates; give at least 1", options.budget));
   }
-  absl::StatusOr<TunableSpace> space = MakeSpace(task, target, /*all_cases=*/true);
+  absl::StatusOr<TunableSpace> space = MakeSpace(task, kernel, target, /*all_cases=*/true);
   if (absl::IsInvalidArgument(space.status())) {
-    space = MakeSpace(task, target, /*all_cases=*/false);
+    space = MakeSpace(task, kernel, target, /*all_cases=*/false);
   }
   if (!space.ok()) {
     return absl::Status(space.status().code(),
-                        fmt::format("make the tuner for task {} on {}: {}", task.name(), target.name,
-                                    std::string(space.status().message())));
+                        fmt::format("make the tuner for task {} on {}: {}", task.name(),
+                                    target.name, std::string(space.status().message())));
   }
-  return std::make_unique<Tuner>(task, target, *std::move(space), options);
+  return std::make_unique<Tuner>(task, std::move(kernel), target, *std::move(space),
+                                 std::move(options));
 }
 
 }  // namespace fettle

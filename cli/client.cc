@@ -200,17 +200,21 @@ void ConnectionFlags::Declare(FlagSet& flags) {
       .completes = Completes::kFolder;
 }
 
+absl::StatusOr<EndpointOptions> ConnectionFlags::Resolve() const {
+  EndpointOptions options;
+  options.endpoint = endpoint;
+  options.token_file = token_file;
+  options.ca_file = ca_file;
+  // A data folder on the command line means its own server, whatever the environment says.
+  if (options.endpoint.empty() && !data.empty()) {
+    options.endpoint = SocketEndpoint(DataFolder(data));
+  }
+  return ResolveEndpoint(std::move(options));
+}
+
 absl::StatusOr<std::unique_ptr<OptimizerClient>> OptimizerClient::Connect(
     const ConnectionFlags& flags) {
-  EndpointOptions options;
-  options.endpoint = flags.endpoint;
-  options.token_file = flags.token_file;
-  options.ca_file = flags.ca_file;
-  // A data folder on the command line means its own server, whatever the environment says.
-  if (options.endpoint.empty() && !flags.data.empty()) {
-    options.endpoint = SocketEndpoint(DataFolder(flags.data));
-  }
-  FETTLE_ASSIGN_OR_RETURN(options, ResolveEndpoint(std::move(options)));
+  FETTLE_ASSIGN_OR_RETURN(const EndpointOptions options, flags.Resolve());
   FETTLE_ASSIGN_OR_RETURN(auto channel, OpenChannel(options));
   return std::make_unique<GrpcOptimizerClient>(options.endpoint, channel);
 }

@@ -12,6 +12,7 @@
 
 #include "cli/flags.h"
 #include "fettle/v1/optimizer.pb.h"
+#include "proto/channel.h"
 
 namespace fettle {
 
@@ -26,6 +27,8 @@ struct ConnectionFlags {
   void Declare(FlagSet& flags);
   // Whether the command line names a server.
   bool given() const { return !endpoint.empty() || !data.empty(); }
+  // The flags with what environment, client file and defaults add. Errors as ResolveEndpoint.
+  absl::StatusOr<EndpointOptions> Resolve() const;
 };
 
 // Calls of the Optimizer service, each with a deadline. Errors have the server's code and message;

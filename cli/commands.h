@@ -10,6 +10,7 @@ namespace fettle {
 
 // One factory per subcommand, each in its own file.
 std::unique_ptr<Subcommand> MakeBackupCommand();
+std::unique_ptr<Subcommand> MakeBriefCommand();
 std::unique_ptr<Subcommand> MakeCancelCommand();
 std::unique_ptr<Subcommand> MakeCandidatesCommand();
 std::unique_ptr<Subcommand> MakeCheckCommand();
@@ -22,10 +23,14 @@ std::unique_ptr<Subcommand> MakeExportCommand();
 std::unique_ptr<Subcommand> MakeGcCommand();
 std::unique_ptr<Subcommand> MakeInitCommand();
 std::unique_ptr<Subcommand> MakeJobsCommand();
+std::unique_ptr<Subcommand> MakeMcpCommand();
+std::unique_ptr<Subcommand> MakeProposeCommand();
+std::unique_ptr<Subcommand> MakeRecordCommand();
 std::unique_ptr<Subcommand> MakeResumeCommand();
 std::unique_ptr<Subcommand> MakeServeCommand();
 std::unique_ptr<Subcommand> MakeShowCommand();
 std::unique_ptr<Subcommand> MakeSubmitCommand();
+std::unique_ptr<Subcommand> MakeTokenCommand();
 std::unique_ptr<Subcommand> MakeTryCommand();
 std::unique_ptr<Subcommand> MakeVariantsCommand();
 std::unique_ptr<Subcommand> MakeVerifyCommand();

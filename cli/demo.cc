@@ -42,6 +42,10 @@ absl::StatusOr<std::string> BundledTask(const std::string& name) {
       "find the bundled task {}: not beside this binary; give a folder with --task", name));
 }
 
+// The bundled recording (data/recordings) and its task.
+constexpr char kReplayedTask[] = "rmsnorm";
+constexpr char kRecording[] = "rmsnorm-cpu";
+
 class DemoCommand final : public Subcommand {
  public:
   std::string name() const override { return "demo"; }
@@ -63,6 +67,11 @@ class DemoCommand final : public Subcommand {
     flags.Flag("--out", "DIR", &out_, "bundle folder (default: in the data folder)").completes =
         Completes::kFolder;
     flags.Flag("--seed", "N", &seed_, "seed of the search (default: drawn)");
+    flags
+        .Flag("--proposer", "P", &proposer_,
+              "tuner (default), or replay: candidates that were recorded from earlier work")
+        .choices = {"tuner", "replay"};
+    flags.Flag("--recording", "NAME", &recording_, "with replay: which (default: the bundled one)");
     budget_.Declare(flags);
     flags.Flag("--json", "", &json_, "print the summary as JSON");
   }
@@ -81,6 +90,7 @@ class DemoCommand final : public Subcommand {
 
   std::string data_, task_, out_;
   std::string target_ = "auto";
+  std::string proposer_ = "tuner", recording_;
   std::string seed_;
   BudgetFlags budget_;
   bool json_ = false;
@@ -137,15 +147,22 @@ void DemoCommand::WaitForOthers(Context& context, OptimizerClient& client) {
 }
 
 absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient& client) {
+  const bool replay = proposer_ == "replay";
   if (task_.empty()) {
-    FETTLE_ASSIGN_OR_RETURN(task_, BundledTask("layernorm"));
+    FETTLE_ASSIGN_OR_RETURN(task_, BundledTask(replay ? kReplayedTask : "layernorm"));
   }
   FETTLE_ASSIGN_OR_RETURN(const TaskFiles files, ReadTaskFolder(task_));
   SubmitRequest request;
   request.target = target_;
+  request.proposer = proposer_;
   FETTLE_ASSIGN_OR_RETURN(request.seed, ParseSeed(seed_));
+  if (replay) {
+    context.terminal.Note("a replay of recorded work: no model is asked");
+    request.recording = recording_.empty() ? kRecording : recording_;
+    if (target_ == "auto") request.target = "cpu";  // What it was recorded on.
+  }
   if (budget_.empty()) {
-    budget_.candidates = 6;
+    budget_.candidates = replay ? 12 : 6;
     budget_.minutes = 5;
   }
   FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());

@@ -26,6 +26,11 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeCompileCommand());
   all.push_back(MakeTryCommand());
   all.push_back(MakeSubmitCommand());
+  all.push_back(MakeBriefCommand());
+  all.push_back(MakeProposeCommand());
+  all.push_back(MakeTokenCommand());
+  all.push_back(MakeRecordCommand());
+  all.push_back(MakeMcpCommand());
   all.push_back(MakeWatchCommand());
   all.push_back(MakeCancelCommand());
   all.push_back(MakeResumeCommand());

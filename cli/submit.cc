@@ -23,10 +23,14 @@ std::string DrawRequestId() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-// "name=number" pairs as a JSON object.
-absl::StatusOr<std::string> OptionsJson(const std::vector<std::string>& options) {
-  if (options.empty()) return std::string();
+// The options of a request as a JSON object; "name=number" pairs among them.
+absl::StatusOr<std::string> OptionsJson(const SubmitRequest& request) {
+  const std::vector<std::string>& options = request.options;
   nlohmann::json object = nlohmann::json::object();
+  if (!request.model.empty()) object["model"] = request.model;
+  if (!request.writer.empty()) object["writer"] = request.writer;
+  if (!request.recording.empty()) object["recording"] = request.recording;
+  if (options.empty() && object.empty()) return std::string();
   for (const std::string& option : options) {
     const std::size_t equals = option.find('=');
     double value = 0;
@@ -58,9 +62,14 @@ class SubmitCommand final : public Subcommand {
     flags.Flag("--target", "T", &request_.target,
                "architecture, as cpu, sm_90a or gfx950 (default auto: the best device found)");
     flags.Flag("--proposer", "P", &request_.proposer, "where candidates come from (default tuner)")
-        .choices = {"tuner"};
+        .choices = {"tuner", "external", "llm", "hybrid", "replay"};
     budget_.Declare(flags);
     flags.Flag("--seed", "N", &seed_, "seed of the search (default: drawn and recorded)");
+    flags.Flag("--model", "NAME", &request_.model,
+               "llm, hybrid: which model of the server's (default: its own default)");
+    flags.Flag("--writer", "NAME", &request_.writer,
+               "llm, hybrid: a second model that writes what the first one planned");
+    flags.Flag("--recording", "NAME", &request_.recording, "replay: what to replay");
     flags.Flag("--option", "NAME=NUMBER", &request_.options, "further settings of the job");
     flags.Flag("--watch", "", &watch_, "follow the job (default on a terminal)");
     flags.Flag("--no-watch", "", &no_watch_, "only print the job's id");
@@ -130,7 +139,7 @@ absl::StatusOr<v1::Job> SubmitTask(Context& context, OptimizerClient& client,
   wire.set_proposer(request.proposer);
   *wire.mutable_budget() = request.budget;
   wire.set_seed(request.seed);
-  FETTLE_ASSIGN_OR_RETURN(*wire.mutable_options_json(), OptionsJson(request.options));
+  FETTLE_ASSIGN_OR_RETURN(*wire.mutable_options_json(), OptionsJson(request));
   absl::StatusOr<v1::Job> job = client.Submit(wire);
   if (absl::IsDeadlineExceeded(job.status())) job = client.Submit(wire);
   return job;

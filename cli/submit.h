@@ -19,6 +19,8 @@ struct SubmitRequest {
   v1::Budget budget;
   std::uint64_t seed = 0;            // 0: drawn by the server.
   std::vector<std::string> options;  // "plateau=100"
+  std::string model, writer;         // llm, hybrid; empty: the server's default.
+  std::string recording;             // replay.
 };
 
 // Parses the task here first, so that its mistakes are shown at once; prints them and returns

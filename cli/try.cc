@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -7,6 +6,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/kernel_file.h"
 #include "cli/local.h"
 #include "cli/report.h"
 #include "cli/submit.h"
@@ -20,22 +20,6 @@ namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::int64_t kMaxKernelBytes = 4 << 20;
-
-// "BLOCK=128" into `values`. kInvalidArgument says what to write.
-absl::Status SetValue(const std::string& text, json& values) {
-  const std::size_t equals = text.find('=');
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const char* begin = equals == std::string::npos ? end : text.data() + equals + 1;
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  if (equals == 0 || begin == end || error != std::errc() || stop != end) {
-    return absl::InvalidArgumentError(fmt::format("--set {}: write NAME=INTEGER", text));
-  }
-  values[text.substr(0, equals)] = value;
-  return absl::OkStatus();
-}
 
 class TryCommand final : public Subcommand {
  public:
@@ -95,7 +79,7 @@ class TryCommand final : public Subcommand {
       }
     }
     for (const std::string& text : set_) {
-      FETTLE_RETURN_IF_ERROR(SetValue(text, block["values"]));
+      FETTLE_RETURN_IF_ERROR(SetTunableValue(text, block["values"]));
     }
     return block;
   }

@@ -91,6 +91,7 @@ json ToJson(const WorkUnit& unit) {
               {"incumbent_ratio", JsonNumber(unit.incumbent_ratio)},
               {"screen", unit.screen},
               {"measure", unit.measure},
+              {"check_mode", unit.check_mode},
               {"seed", unit.seed},
               {"held_out_seed", unit.held_out_seed},
               {"only_case", unit.only_case},
@@ -117,6 +118,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.Get("incumbent_ratio", unit.incumbent_ratio);
   reader.Get("screen", unit.screen);
   reader.Get("measure", unit.measure);
+  reader.Get("check_mode", unit.check_mode);
   reader.Get("seed", unit.seed);
   reader.Get("held_out_seed", unit.held_out_seed);
   reader.Get("only_case", unit.only_case);

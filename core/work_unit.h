@@ -43,6 +43,7 @@ struct WorkUnit {
   double incumbent_ratio = 1;  // Best ratio over the denominator so far; screening drops below it.
   bool screen = true;          // kEvaluate: screen before measuring in full.
   bool measure = true;         // False: verify only.
+  bool check_mode = false;     // kEvaluate: the checked cases, then the cpu check mode; nothing else.
   std::uint64_t seed = 0;      // Inputs, order. Fresh per unit; secret until the job ends.
   std::uint64_t held_out_seed = 0;    // kConfirm, kRegister: draws the held-out cases.
   std::string only_case;              // `fettle try --case`: this label alone.

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <absl/strings/cord.h>
 #include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -19,6 +20,7 @@
 namespace fettle {
 namespace {
 
+constexpr char kErrorCodeUrl[] = "fettle/error-code";
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMaxReconnectBackoffMs = 2'000;
@@ -233,16 +235,29 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
                                                                  arguments, std::move(creators));
 }
 
+absl::Status WithErrorCode(absl::Status status, std::string_view code) {
+  status.SetPayload(kErrorCodeUrl, absl::Cord(absl::string_view(code.data(), code.size())));
+  return status;
+}
+
+std::string ErrorCodeOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kErrorCodeUrl);
+  return payload.has_value() ? std::string(*payload) : "";
+}
+
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint) {
   if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable && status.error_details() != kAnsweredDetails) {
+  if (code == absl::StatusCode::kUnavailable && status.error_details().empty()) {
     return absl::UnavailableError(fmt::format(
         "no answer from the server at {}: {}; start one with `fettle serve`, or name another with "
         "--endpoint",
         endpoint, status.error_message()));
   }
-  return absl::Status(code, status.error_message());
+  absl::Status result(code, status.error_message());
+  const std::string& name = status.error_details();
+  if (!name.empty() && name != kAnsweredDetails) result = WithErrorCode(result, name);
+  return result;
 }
 
 }  // namespace fettle

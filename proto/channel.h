@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -44,12 +45,18 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
 bool IsUnixEndpoint(const std::string& endpoint);
 bool IsLoopbackEndpoint(const std::string& endpoint);
 
-// What a fettle server puts into the details of every error: an error without it never reached one.
+// What a fettle server puts into the details of an error that has no name of its own (ErrorCodeOf): an
+// error without details never reached a server.
 inline constexpr char kAnsweredDetails[] = "fettle";
 
 // The same code and message; UNAVAILABLE that no server answered also names the endpoint and how to
 // start a server.
 absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& endpoint);
+
+// A stable name for what went wrong (docs/mcp.md), which travels beside code and message; empty
+// where the server gave none.
+absl::Status WithErrorCode(absl::Status status, std::string_view code);
+std::string ErrorCodeOf(const absl::Status& status);
 
 // Contents of a file that holds a secret. kPermissionDenied unless only its owner may read it,
 // kNotFound where it is missing.

@@ -140,6 +140,7 @@ json ToJson(const v1::Candidate& candidate) {
     result["measurement"] = ParseDocument(candidate.measurement_json());
     result["builds"] = ParseDocument(candidate.builds_json());
     result["rationale"] = candidate.rationale();
+    result["transcript"] = candidate.transcript();
   }
   return result;
 }

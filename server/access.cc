@@ -9,6 +9,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
+#include "server/job_tokens.h"
 #include "store/files.h"
 
 namespace fettle {
@@ -58,6 +59,22 @@ absl::Status ParseToken(const Json& entry, const std::string& where, Token& toke
   return absl::OkStatus();
 }
 
+std::string Authorization(const grpc::CallbackServerContext& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find("authorization");
+  if (found == metadata.end()) return "";
+  return std::string(found->second.data(), found->second.size());
+}
+
+bool IsProposeToken(std::string_view authorization) {
+  return authorization.starts_with(kBearer) &&
+         authorization.substr(kBearer.size()).starts_with(JobTokens::kPrefix);
+}
+
+absl::Status UnknownToken() {
+  return absl::UnauthenticatedError("the token is not known to this server");
+}
+
 }  // namespace
 
 bool Grants(AccessRole has, AccessRole needed) {
@@ -102,23 +119,36 @@ absl::StatusOr<Access> Access::Load(const std::string& path) {
 }
 
 absl::Status Access::Check(const grpc::CallbackServerContext& context, AccessRole needed) const {
-  std::string authorization;
-  const auto& metadata = context.client_metadata();
-  if (const auto found = metadata.find("authorization"); found != metadata.end()) {
-    authorization.assign(found->second.data(), found->second.size());
-  }
-  return CheckPeer(context.peer(), authorization, needed);
+  return CheckPeer(context.peer(), Authorization(context), needed);
+}
+
+absl::Status Access::CheckJob(const grpc::CallbackServerContext& context, AccessRole needed,
+                              const std::string& job_id) const {
+  const std::string authorization = Authorization(context);
+  if (!IsProposeToken(authorization)) return CheckPeer(context.peer(), authorization, needed);
+  const std::optional<std::string> job =
+      job_tokens_ == nullptr
+          ? std::nullopt
+          : job_tokens_->JobOf(std::string_view(authorization).substr(kBearer.size()));
+  if (!job.has_value()) return UnknownToken();
+  if (*job == job_id && Grants(AccessRole::kPropose, needed)) return absl::OkStatus();
+  return absl::PermissionDeniedError(fmt::format("this propose token is for job {} alone", *job));
 }
 
 absl::Status Access::CheckPeer(const std::string& peer, const std::string& authorization,
                                AccessRole needed) const {
+  // Whoever shows one asks to be held to it, on the socket too.
+  if (IsProposeToken(authorization)) {
+    return absl::PermissionDeniedError(
+        "a propose token opens the calls about its own job only; use an operator's token");
+  }
   if (IsUnixEndpoint(peer)) return absl::OkStatus();
   if (authorization.rfind(kBearer, 0) != 0) {
     return absl::UnauthenticatedError(
         "this endpoint needs a token; give --token-file or set FETTLE_TOKEN_FILE");
   }
   const Token* match = Find(Sha256Hex(std::string_view(authorization).substr(kBearer.size())));
-  if (match == nullptr) return absl::UnauthenticatedError("the token is not known to this server");
+  if (match == nullptr) return UnknownToken();
   if (Grants(match->role, needed)) return absl::OkStatus();
   return absl::PermissionDeniedError(fmt::format("token {} has role {}; this call needs {}",
                                                  match->name, RoleName(match->role),

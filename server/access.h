@@ -29,6 +29,8 @@ bool Grants(AccessRole has, AccessRole needed);
 // 192 random bits as hex.
 std::string NewToken();
 
+class JobTokens;
+
 class Access {
  public:
   Access() = default;
@@ -40,6 +42,11 @@ class Access {
 
   // kUnauthenticated: no token, or an unknown one. kPermissionDenied: its role does not suffice.
   absl::Status Check(const grpc::CallbackServerContext& context, AccessRole needed) const;
+  // As Check, for a call about one job: a propose token for that job opens it too.
+  absl::Status CheckJob(const grpc::CallbackServerContext& context, AccessRole needed,
+                        const std::string& job_id) const;
+  // `tokens` must outlive this object.
+  void UseJobTokens(const JobTokens& tokens) { job_tokens_ = &tokens; }
   // As Check, for a peer and the value of its authorization header ("Bearer ...").
   absl::Status CheckPeer(const std::string& peer, const std::string& authorization,
                          AccessRole needed) const;
@@ -48,6 +55,7 @@ class Access {
 
  private:
   std::vector<Token> tokens_;
+  const JobTokens* job_tokens_ = nullptr;
 };
 
 // Creates the token file of a data folder with one token for operators and one for workers, left in

@@ -7,6 +7,7 @@
 #include <grpcpp/support/status.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "proto/channel.h"
 #include "server/limits.h"
 
@@ -19,8 +20,10 @@ static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
 // tell a client that the server itself answered.
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
+  const std::string name = ErrorCodeOf(status);
   return {static_cast<grpc::StatusCode>(status.code()),
-          StatusText(status).substr(0, limits::kMaxErrorMessageBytes), kAnsweredDetails};
+          CutText(StatusText(status), limits::kMaxErrorMessageBytes),
+          name.empty() ? kAnsweredDetails : name};
 }
 
 }  // namespace fettle

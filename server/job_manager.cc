@@ -117,13 +117,14 @@ JobManager::JobManager(JobContext context) : context_(std::move(context)) {
 JobManager::~JobManager() { Stop(); }
 
 absl::Status JobManager::Start() {
-  std::vector<std::string> running;
-  std::vector<std::string> queued;
+  std::vector<Queued> running;
+  std::vector<Queued> queued;
   FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> ids, OpenJobs(db));
     for (const std::string& id : ids) {
       FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> row, FindJob(db, id));
-      (row->state == job_state::kRunning ? running : queued).push_back(id);
+      (row->state == job_state::kRunning ? running : queued)
+          .push_back({id, MostlyWaits(row->proposer)});
     }
     return absl::OkStatus();
   }));
@@ -174,13 +175,20 @@ void JobManager::RunHasEnded(const std::string& job_id) {
 }
 
 void JobManager::Fill() {
-  while (!stopping_ && active_.size() < static_cast<std::size_t>(limits::kMaxActiveJobs)) {
+  while (!stopping_) {
+    const auto computing =
+        static_cast<int>(std::count_if(active_.begin(), active_.end(), [](const auto& entry) {
+          return !entry.second->mostly_waits();
+        }));
+    const int waiting = static_cast<int>(active_.size()) - computing;
     // A job that is resumed while its last thread still ends waits for that.
-    const auto next = std::find_if(queue_.begin(), queue_.end(), [this](const std::string& id) {
-      return active_.find(id) == active_.end();
+    const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& one) {
+      const bool room =
+          one.waits ? waiting < limits::kMaxWaitingJobs : computing < limits::kMaxActiveJobs;
+      return room && active_.find(one.id) == active_.end();
     });
     if (next == queue_.end()) return;
-    const std::string id = *next;
+    const std::string id = next->id;
     queue_.erase(next);
     absl::StatusOr<JobRow> row = ReadJob(context_.store, id);
     if (!row.ok()) {
@@ -263,18 +271,14 @@ absl::StatusOr<JobRow> JobManager::Submit(const v1::SubmitJobRequest& request) {
   FETTLE_RETURN_IF_ERROR(stored);
   spdlog::info("job_submitted job_id={} task={} target={} proposer={}", job.id, job.task_name,
                job.target, job.proposer);
-  FETTLE_RETURN_IF_ERROR(Queue(job.id, /*at_front=*/false));
+  FETTLE_RETURN_IF_ERROR(Queue({job.id, MostlyWaits(job.proposer)}));
   return job;
 }
 
-absl::Status JobManager::Queue(const std::string& job_id, bool at_front) {
+absl::Status JobManager::Queue(Queued job) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return errors::ShuttingDown();
-  if (at_front) {
-    queue_.push_front(job_id);
-  } else {
-    queue_.push_back(job_id);
-  }
+  queue_.push_back(std::move(job));
   Fill();
   return absl::OkStatus();
 }
@@ -293,7 +297,8 @@ absl::StatusOr<JobRow> JobManager::Cancel(const std::string& job_id) {
     lock.unlock();
     return ReadJob(context_.store, job_id);
   }
-  const bool waiting = std::erase(queue_, job_id) > 0;
+  const bool waiting =
+      std::erase_if(queue_, [&](const Queued& one) { return one.id == job_id; }) > 0;
   lock.unlock();
   FETTLE_ASSIGN_OR_RETURN(job, ReadJob(context_.store, job_id));
   if (!waiting || job.terminal()) return job;
@@ -342,7 +347,7 @@ absl::StatusOr<JobRow> JobManager::Resume(const std::string& job_id, const v1::B
     return stored;
   }
   context_.events.Ring(job_id);
-  FETTLE_RETURN_IF_ERROR(Queue(job_id, /*at_front=*/false));
+  FETTLE_RETURN_IF_ERROR(Queue({job_id, MostlyWaits(job.proposer)}));
   return job;
 }
 
@@ -351,7 +356,8 @@ std::string JobManager::Waiting(const std::string& job_id) const {
   if (const auto found = active_.find(job_id); found != active_.end()) {
     return found->second->waiting();
   }
-  const auto place = std::find(queue_.begin(), queue_.end(), job_id);
+  const auto place = std::find_if(queue_.begin(), queue_.end(),
+                                  [&](const Queued& one) { return one.id == job_id; });
   if (place == queue_.end()) return "";
   return fmt::format("waits for {} jobs before it",
                      active_.size() + static_cast<std::size_t>(place - queue_.begin()));
@@ -359,13 +365,26 @@ std::string JobManager::Waiting(const std::string& job_id) const {
 
 std::int64_t JobManager::QueuePosition(const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
-  const auto place = std::find(queue_.begin(), queue_.end(), job_id);
+  const auto place = std::find_if(queue_.begin(), queue_.end(),
+                                  [&](const Queued& one) { return one.id == job_id; });
   return place == queue_.end() ? 0 : place - queue_.begin() + 1;
+}
+
+void JobManager::Poke(const std::string& job_id) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = active_.find(job_id); found != active_.end()) found->second->Poke();
+}
+
+void JobManager::Charge(const std::string& job_id, std::int64_t device_ms) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = active_.find(job_id); found != active_.end()) {
+    found->second->Charge(device_ms);
+  }
 }
 
 void JobManager::WorkersChanged() {
   const std::lock_guard lock(mutex_);
-  for (auto& [id, run] : active_) run->WorkersChanged();
+  for (auto& [id, run] : active_) run->Poke();
 }
 
 }  // namespace fettle

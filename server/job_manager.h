@@ -40,20 +40,30 @@ class JobManager {
   // Place in the queue, from 1; 0: it does not wait for its turn.
   std::int64_t QueuePosition(const std::string& job_id) const;
 
+  // Wakes the job's thread if it has one: a client handed something in.
+  void Poke(const std::string& job_id);
+  // Device time that a try cost.
+  void Charge(const std::string& job_id, std::int64_t device_ms);
+
   void WorkersChanged();
 
  private:
+  struct Queued {
+    std::string id;
+    bool waits = false;  // JobRun::mostly_waits.
+  };
+
   // Starts queued jobs while there is room. Requires mutex_.
   void Fill();
   void RunHasEnded(const std::string& job_id);
   void Reap();
-  absl::Status Queue(const std::string& job_id, bool at_front);
+  absl::Status Queue(Queued job);
 
   JobContext context_;
   mutable std::mutex mutex_;
   std::condition_variable reap_wake_;
   std::map<std::string, std::unique_ptr<JobRun>> active_;  // Guarded by mutex_.
-  std::deque<std::string> queue_;                          // Guarded by mutex_.
+  std::deque<Queued> queue_;                               // Guarded by mutex_.
   std::vector<std::unique_ptr<JobRun>> ended_;             // Guarded by mutex_. To be joined.
   bool stopping_ = false;                                  // Guarded by mutex_.
   std::thread reaper_;

@@ -38,10 +38,21 @@ absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text) {
       FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 0, 1, &options.tune_share));
     } else if (key == "time_cap_s") {
       FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 0.01, 3600, &options.time_cap_s));
+    } else if (key == "fit" || key == "turns") {
+      double number = 0;
+      FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 1, 1000, &number));
+      (key == "fit" ? options.fit : options.turns) = static_cast<std::int64_t>(number);
+    } else if (key == "model" || key == "writer" || key == "recording") {
+      if (!value.is_string() || value.get_ref<const std::string&>().size() > 200) {
+        return errors::BadField("options_json." + key, "must be a short text");
+      }
+      (key == "model"    ? options.model
+       : key == "writer" ? options.writer
+                         : options.recording) = value.get<std::string>();
     } else {
       return errors::BadField("options_json." + key,
-                              "no such option; there are plateau, roofline_stop, tune_share and "
-                              "time_cap_s");
+                              "no such option; there are plateau, roofline_stop, tune_share, "
+                              "time_cap_s, model, writer, recording, fit and turns");
     }
   }
   return options;

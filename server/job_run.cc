@@ -9,7 +9,9 @@
 #include "core/status_macros.h"
 #include "server/errors.h"
 #include "server/job_events.h"
+#include "server/job_kernels.h"
 #include "server/job_measures.h"
+#include "store/agent_call_store.h"
 #include "store/candidate_store.h"
 #include "store/job_store.h"
 #include "store/variant_store.h"
@@ -22,6 +24,7 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
 
+constexpr std::size_t kMaxNotes = 100;               // Waiting to be stored.
 constexpr std::chrono::milliseconds kIdleTick{500};  // Budgets of time are looked at so often.
 
 std::string RefusalMessage(const std::string& result_json) {
@@ -58,7 +61,58 @@ void JobRun::Cancel() {
   inbox_->wake.notify_all();
 }
 
-void JobRun::WorkersChanged() {
+void JobRun::Charge(std::int64_t device_ms) {
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->charged_ms += device_ms;
+    inbox_->recount = true;
+    inbox_->poked = true;
+  }
+  inbox_->wake.notify_all();
+}
+
+void JobRun::AddNote(std::string code, std::string text) {
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    if (inbox_->notes.size() < kMaxNotes)
+      inbox_->notes.emplace_back(std::move(code), std::move(text));
+    inbox_->poked = true;
+  }
+  inbox_->wake.notify_all();
+}
+
+bool JobRun::mostly_waits() const { return MostlyWaits(job_.proposer); }
+
+absl::Status JobRun::StoreCharges() {
+  std::int64_t charged_ms = 0;
+  std::deque<std::pair<std::string, std::string>> notes;
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    if (!inbox_->recount && inbox_->notes.empty()) return absl::OkStatus();
+    charged_ms = inbox_->charged_ms;
+    notes = inbox_->notes;
+    inbox_->recount = false;
+  }
+  const absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
+    job.spent.device_ms += charged_ms;
+    for (const auto& [code, text] : notes) {
+      FETTLE_RETURN_IF_ERROR(AppendEvent(db, job, NoteEvent(code, text), context_.clock.NowNs(),
+                                         /*terminal=*/false));
+    }
+    return absl::OkStatus();
+  });
+  const std::lock_guard lock(inbox_->mutex);
+  if (!stored.ok()) {
+    inbox_->recount = true;
+    return stored;
+  }
+  inbox_->charged_ms -= charged_ms;
+  inbox_->notes.erase(inbox_->notes.begin(),
+                      inbox_->notes.begin() + static_cast<std::ptrdiff_t>(notes.size()));
+  return absl::OkStatus();
+}
+
+void JobRun::Poke() {
   {
     const std::lock_guard lock(inbox_->mutex);
     inbox_->poked = true;
@@ -153,6 +207,11 @@ absl::Status JobRun::Commit(const Change& change) {
   }
   if (absl::Status stored = context_.store.Write([&](Connection& db) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(change(db, next));
+        if (UsesModels(next.proposer)) {
+          FETTLE_ASSIGN_OR_RETURN(const AgentCharges charges, SumAgentCalls(db, id_));
+          next.spent.tokens = charges.tokens;
+          next.spent.usd = charges.usd;
+        }
         return UpdateJob(db, next);
       });
       !stored.ok()) {
@@ -169,6 +228,7 @@ absl::StatusOr<bool> JobRun::Step(std::stop_token stop) {
     FETTLE_RETURN_IF_ERROR(Finish(job_state::kCancelled, "cancelled on request"));
     return true;
   }
+  FETTLE_RETURN_IF_ERROR(StoreCharges());
   if (job_.state == job_state::kQueued) return StepStart();
   if (const std::optional<UnitEnd> outcome = FrontOutcome()) {
     FETTLE_RETURN_IF_ERROR(HandleOutcome(*outcome));
@@ -222,7 +282,7 @@ absl::Status JobRun::Restore() {
   }
   FETTLE_RETURN_IF_ERROR(LoadDenominator());
   for (CandidateRow& row : open_rows) {
-    FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(row));
+    FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(context_.store, row));
     const std::int64_t ordinal = row.ordinal;
     const bool confirming = row.state == candidate_state::kConfirming;
     open_[ordinal] = {std::move(row), std::move(kernel), confirming};

@@ -40,6 +40,7 @@ struct JobContext {
   judge::AcceptanceRule rule;
   std::string version;  // fettle's own.
   std::vector<std::string> proposer_kinds;
+  AgentServices* agent = nullptr;  // Null: no models.
 };
 
 // Drives one job on a thread of its own: register, tune, search, confirm, accept. Every step is one
@@ -56,7 +57,14 @@ class JobRun {
   void Start(std::function<void()> finished);
 
   void Cancel();
-  void WorkersChanged();
+  // Something outside changed: workers, or what clients handed in.
+  void Poke();
+  // Device time that was spent outside the candidates; 0: only look at the journal's charges again.
+  void Charge(std::int64_t device_ms);
+  // A line for the job's events.
+  void AddNote(std::string code, std::string text);
+  // Whether the job mostly waits for others: such jobs take no place from those that compute.
+  bool mostly_waits() const;
   // Ends the thread; everything stored stays as it is. Idempotent.
   void Stop();
 
@@ -72,7 +80,10 @@ class JobRun {
     std::deque<UnitEnd> outcomes;  // Guarded by mutex.
     bool poked = false;            // Guarded by mutex. Something else changed.
     bool cancel = false;           // Guarded by mutex.
-    std::string waiting;           // Guarded by mutex.
+    std::int64_t charged_ms = 0;   // Guarded by mutex. Not yet in the job's row.
+    bool recount = false;          // Guarded by mutex. Calls were settled.
+    std::deque<std::pair<std::string, std::string>> notes;  // Guarded by mutex. (code, text).
+    std::string waiting;                                    // Guarded by mutex.
   };
   // A candidate under way.
   struct Open {
@@ -94,6 +105,7 @@ class JobRun {
 
   // Each returns whether it did anything.
   absl::StatusOr<bool> Step(std::stop_token stop);
+  absl::Status StoreCharges();
   absl::StatusOr<bool> StepStart();
   absl::StatusOr<bool> StepRegister();
   absl::StatusOr<bool> StepSearch(std::stop_token stop);
@@ -109,12 +121,18 @@ class JobRun {
   absl::Status PrepareSearch();
   absl::Status LoadDenominator();
   absl::Status ReplayOutcomes();
-  absl::StatusOr<KernelUnderTest> LoadKernel(const CandidateRow& row);
+  // Kernels whose tunables clients asked to fit.
+  absl::Status RestoreFits();
   std::string StopReason() const;
   int Window() const;
   std::int64_t StageBudget() const;
   absl::StatusOr<int> ProposeMore(int room);
-  absl::Status AddCandidates(std::vector<Open> fresh);
+  // Takes up to `room` proposals that clients handed in; returns how many.
+  absl::StatusOr<int> TakeProposals(int room);
+  Open MakeOpen(const Proposal& proposal) const;
+  // `also` runs in the same transaction; may be empty.
+  absl::Status AddCandidates(std::vector<Open> fresh,
+                             const std::function<absl::Status(Connection&)>& also = {});
   absl::StatusOr<bool> StartConfirmation();
   UnitRow NewUnit(std::int64_t ordinal, UnitPurpose purpose) const;
   WorkUnit MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const;

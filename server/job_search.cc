@@ -12,10 +12,12 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/job_events.h"
+#include "server/job_kernels.h"
 #include "server/job_measures.h"
 #include "server/job_run.h"
 #include "store/candidate_store.h"
 #include "store/job_store.h"
+#include "store/proposal_store.h"
 #include "store/variant_store.h"
 
 namespace fettle {
@@ -41,62 +43,21 @@ Outcome OutcomeOf(const CandidateRow& row) {
   return outcome;
 }
 
-// The kernel's document with the first value of every tunable, so that candidates which differ in
-// their values alone, which their rows hold, share it.
-std::string SharedKernelJson(KernelSpec kernel) {
-  for (const Tunable& tunable : kernel.tunables) {
-    if (!tunable.values.empty()) kernel.values[tunable.name] = tunable.values.front();
-  }
-  return ToJson(kernel).dump(-1, ' ', false, kReplaceInvalid);
-}
-
 }  // namespace
 
-absl::StatusOr<KernelUnderTest> JobRun::LoadKernel(const CandidateRow& row) {
-  std::optional<KernelRow> stored;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(stored, FindKernel(db, row.kernel_digest));
-    return absl::OkStatus();
-  }));
-  if (!stored.has_value()) {
-    return absl::DataLossError(fmt::format("kernel of candidate {} is not stored", row.digest));
-  }
-  const auto json = nlohmann::json::parse(stored->json, nullptr, /*allow_exceptions=*/false);
-  KernelUnderTest kernel;
-  kernel.digest = row.digest;
-  FETTLE_ASSIGN_OR_RETURN(kernel.kernel, KernelSpecFromJson(json));
-  kernel.values = ParseValues(row.values_json);
-  kernel.kernel.values = kernel.values;
-  return kernel;
-}
-
 absl::Status JobRun::LoadDenominator() {
-  const KernelSpec& baseline = task_->baseline();
-  denominator_.kernel = baseline;
-  denominator_.values = baseline.values;
-  denominator_.digest = CandidateDigest(task_->digest(), job_.target, baseline, baseline.values);
+  FETTLE_ASSIGN_OR_RETURN(denominator_, FindDenominator(context_.store, *task_, job_));
   std::optional<CandidateRow> incumbent;
   std::optional<VariantRow> incumbent_variant;
-  std::optional<VariantRow> tuned;
-  std::optional<CandidateRow> tuned_row;
   FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
-    if (job_.stage == job_stage::kSearch && !job_.tuned_variant.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(tuned, FindVariant(db, job_.tuned_variant));
-      if (!tuned.has_value()) return absl::DataLossError("the tuned baseline is not stored");
-      FETTLE_ASSIGN_OR_RETURN(tuned_row, FindCandidate(db, tuned->job_id, tuned->ordinal));
-    }
-    if (job_.incumbent_ordinal != 0) {
-      FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
-      FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
-    }
+    if (job_.incumbent_ordinal == 0) return absl::OkStatus();
+    FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
+    FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
     return absl::OkStatus();
   }));
-  if (tuned_row.has_value()) {
-    FETTLE_ASSIGN_OR_RETURN(denominator_, LoadKernel(*tuned_row));
-  }
   incumbent_.reset();
   if (incumbent.has_value()) {
-    FETTLE_ASSIGN_OR_RETURN(incumbent_, LoadKernel(*incumbent));
+    FETTLE_ASSIGN_OR_RETURN(incumbent_, LoadKernel(context_.store, *incumbent));
     incumbent_roofline_ = incumbent_variant.has_value() ? incumbent_variant->roofline_fraction : 0;
   }
   return absl::OkStatus();
@@ -122,11 +83,41 @@ absl::Status JobRun::PrepareSearch() {
   options.seed = job_.seed;
   options.budget = StageBudget();
   options.options_json = job_.options_json;
+  options.services.agent = context_.agent;
+  options.services.store = &context_.store;
+  options.services.dispatcher = &context_.dispatcher;
+  options.services.clock = &context_.clock;
+  options.services.job_id = id_;
+  // The proposer ends before this object does.
+  options.services.wake = [this] { Poke(); };
+  options.services.charge = [this](std::int64_t device_ms) { Charge(device_ms); };
+  options.services.note = [this](std::string code, std::string text) {
+    AddNote(std::move(code), std::move(text));
+  };
   const std::string kind = job_.stage == job_stage::kTune ? "tuner" : job_.proposer;
   FETTLE_ASSIGN_OR_RETURN(proposer_, context_.proposers(kind, *task_, target_, options));
+  if (absl::Status fits = RestoreFits(); !fits.ok()) {
+    proposer_.reset();
+    return fits;
+  }
   if (absl::Status replayed = ReplayOutcomes(); !replayed.ok()) {
     proposer_.reset();
     return replayed;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::RestoreFits() {
+  if (job_.stage != job_stage::kSearch) return absl::OkStatus();
+  std::vector<ProposalRow> rows;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(rows, FitProposals(db, id_));
+    return absl::OkStatus();
+  }));
+  for (const ProposalRow& row : rows) {
+    const auto json = nlohmann::json::parse(row.kernel_json, nullptr, /*allow_exceptions=*/false);
+    FETTLE_ASSIGN_OR_RETURN(const KernelSpec kernel, KernelSpecFromJson(json));
+    proposer_->Fit(kernel, row.candidate_digest, row.fit);
   }
   return absl::OkStatus();
 }
@@ -181,7 +172,7 @@ std::string JobRun::StopReason() const {
   if (duplicate_rounds_ >= limits::kMaxDuplicateRounds) {
     return "the proposer only repeats candidates that were tried";
   }
-  if (proposer_->exhausted()) return "every proposal was tried";
+  if (proposer_->exhausted()) return proposer_->why_exhausted();
   return "";
 }
 
@@ -218,8 +209,74 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
     room = static_cast<int>(std::min<std::int64_t>(room, StageBudget() - stage_candidates_));
   }
   if (room <= 0) return false;
+  if (job_.stage == job_stage::kSearch) {
+    FETTLE_ASSIGN_OR_RETURN(const int taken, TakeProposals(room));
+    if (taken > 0) return true;
+  }
+  if (job_.proposer == "external" && job_.stage == job_stage::kSearch && open_.empty()) {
+    SetWaiting("waits for proposals: fettle propose, or fettle mcp");
+  }
   FETTLE_ASSIGN_OR_RETURN(const int proposed, ProposeMore(room));
   return proposed > 0 || proposer_->exhausted();
+}
+
+JobRun::Open JobRun::MakeOpen(const Proposal& proposal) const {
+  Open open;
+  open.kernel.kernel = proposal.kernel;
+  open.kernel.kernel.values = proposal.values;
+  open.kernel.values = proposal.values;
+  open.kernel.digest =
+      CandidateDigest(task_->digest(), job_.target, open.kernel.kernel, proposal.values);
+  CandidateRow& row = open.row;
+  row.job_id = id_;
+  row.digest = open.kernel.digest;
+  row.values_json = nlohmann::json(proposal.values).dump(-1, ' ', false, kReplaceInvalid);
+  row.parent = proposal.parent;
+  row.proposer = std::string(proposer_->name());
+  row.technique = CutText(proposal.technique, limits::kMaxNameBytes);
+  row.rationale = CutText(proposal.rationale, limits::kMaxRationaleBytes);
+  row.stage = job_.stage;
+  return open;
+}
+
+absl::StatusOr<int> JobRun::TakeProposals(int room) {
+  std::vector<ProposalRow> rows;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(rows, QueuedProposals(db, id_, room));
+    return absl::OkStatus();
+  }));
+  if (rows.empty()) return 0;
+  std::vector<Open> fresh;
+  std::vector<std::pair<KernelSpec, const ProposalRow*>> fits;
+  for (const ProposalRow& row : rows) {
+    const auto json = nlohmann::json::parse(row.kernel_json, nullptr, /*allow_exceptions=*/false);
+    Proposal proposal;
+    FETTLE_ASSIGN_OR_RETURN(proposal.kernel, KernelSpecFromJson(json));
+    proposal.values = proposal.kernel.values;
+    proposal.parent = row.parent;
+    proposal.technique = row.technique;
+    proposal.rationale = row.rationale;
+    Open open = MakeOpen(proposal);
+    std::optional<CandidateRow> known;
+    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+      FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, open.row.digest));
+      return absl::OkStatus();
+    }));
+    const bool twice = std::any_of(fresh.begin(), fresh.end(), [&](const Open& other) {
+      return other.row.digest == open.row.digest;
+    });
+    if (row.fit > 0) fits.emplace_back(proposal.kernel, &row);
+    if (!known.has_value() && !twice) fresh.push_back(std::move(open));
+  }
+  const absl::Status added = AddCandidates(std::move(fresh), [&](Connection& db) -> absl::Status {
+    for (const ProposalRow& row : rows) {
+      FETTLE_RETURN_IF_ERROR(MarkProposalTaken(db, id_, row.sequence));
+    }
+    return absl::OkStatus();
+  });
+  if (!added.ok()) return added;
+  for (const auto& [kernel, row] : fits) proposer_->Fit(kernel, row->candidate_digest, row->fit);
+  return static_cast<int>(rows.size());
 }
 
 // Returns how many proposals came, duplicates included.
@@ -228,21 +285,8 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
                           proposer_->Propose(room, propose_stop_.get_token()));
   std::vector<Open> fresh;
   for (const Proposal& proposal : proposals) {
-    Open open;
-    open.kernel.kernel = proposal.kernel;
-    open.kernel.kernel.values = proposal.values;
-    open.kernel.values = proposal.values;
-    open.kernel.digest =
-        CandidateDigest(task_->digest(), job_.target, open.kernel.kernel, proposal.values);
-    CandidateRow& row = open.row;
-    row.job_id = id_;
-    row.digest = open.kernel.digest;
-    row.values_json = nlohmann::json(proposal.values).dump(-1, ' ', false, kReplaceInvalid);
-    row.parent = proposal.parent;
-    row.proposer = std::string(proposer_->name());
-    row.technique = CutText(proposal.technique, limits::kMaxNameBytes);
-    row.rationale = CutText(proposal.rationale, limits::kMaxRationaleBytes);
-    row.stage = job_.stage;
+    Open open = MakeOpen(proposal);
+    const CandidateRow& row = open.row;
     std::optional<CandidateRow> known;
     FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, row.digest));
@@ -276,7 +320,8 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
   return static_cast<int>(proposals.size());
 }
 
-absl::Status JobRun::AddCandidates(std::vector<Open> fresh) {
+absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
+                                   const std::function<absl::Status(Connection&)>& also) {
   std::vector<UnitRow> units;
   std::map<std::string, KernelRow> kernels;
   std::int64_t ordinal = job_.candidate_count;
@@ -296,6 +341,7 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh) {
           FETTLE_RETURN_IF_ERROR(InsertKernel(db, kernel));
         for (const Open& open : fresh) FETTLE_RETURN_IF_ERROR(InsertCandidate(db, open.row));
         for (const UnitRow& unit : units) FETTLE_RETURN_IF_ERROR(InsertUnit(db, unit));
+        if (also) FETTLE_RETURN_IF_ERROR(also(db));
         job.candidate_count = ordinal;
         job.spent.candidates +=
             static_cast<std::int64_t>(fresh.size());  // Reserved and spent at once.

@@ -28,6 +28,7 @@ inline constexpr int kMaxWorkers = 1024;
 inline constexpr int kMaxSlots = 64;          // Units one worker may hold at once.
 inline constexpr int kMaxQueuedCalls = 1000;  // Unary calls waiting for a thread.
 inline constexpr int kMaxActiveJobs = 8;      // Others wait in the queue.
+inline constexpr int kMaxWaitingJobs = 256;   // Besides: those that wait for models or clients.
 inline constexpr int kMaxOpenJobs = 10'000;
 inline constexpr int kMaxUnitAttempts = 3;      // Failed ones; then the unit is poison.
 inline constexpr int kMaxPoisonInARow = 5;      // Then the job fails.

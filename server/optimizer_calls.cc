@@ -14,6 +14,7 @@
 #include "server/job_measures.h"
 #include "server/limits.h"
 #include "server/timestamps.h"
+#include "store/agent_call_store.h"
 #include "store/candidate_store.h"
 #include "store/job_store.h"
 #include "store/variant_store.h"
@@ -166,14 +167,17 @@ absl::StatusOr<v1::Candidate> OptimizerCalls::GetCandidate(
   std::optional<CandidateRow> row;
   std::optional<KernelRow> kernel;
   std::vector<EvaluationRow> evaluations;
+  std::string transcript;
   FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(row, FindCandidateByDigest(db, job.id, request.digest()));
     if (!row.has_value()) return errors::NoSuchCandidate(job.id, request.digest());
     FETTLE_ASSIGN_OR_RETURN(kernel, FindKernel(db, row->kernel_digest));
     FETTLE_ASSIGN_OR_RETURN(evaluations, ListEvaluations(db, job.id, row->ordinal));
+    FETTLE_ASSIGN_OR_RETURN(transcript, FindTranscript(db, job.id, row->digest));
     return absl::OkStatus();
   }));
   v1::Candidate out = CandidateToProto(*row);
+  out.set_transcript(transcript);
   out.set_rationale(ValidUtf8(row->rationale));
   if (kernel.has_value()) {
     auto block = nlohmann::json::parse(kernel->json, nullptr, /*allow_exceptions=*/false);

@@ -7,20 +7,14 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/errors.h"
-#include "server/grpc_status.h"
 #include "server/ids.h"
 #include "server/job_measures.h"
 #include "server/optimizer_service.h"
+#include "server/unary.h"
 #include "server/unit_call.h"
 
 namespace fettle {
 namespace {
-
-class RefusedUnary final : public grpc::ServerUnaryReactor {
- public:
-  explicit RefusedUnary(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-  void OnDone() override { delete this; }
-};
 
 struct LoadedTask {
   std::shared_ptr<const Task> task;
@@ -88,7 +82,7 @@ OptimizerService::Unary* OptimizerService::CheckTask(Context* context,
                                                      const v1::CheckTaskRequest* request,
                                                      v1::CheckTaskResponse* response) {
   if (absl::Status allowed = parts_.access.Check(*context, AccessRole::kPropose); !allowed.ok()) {
-    return new RefusedUnary(allowed);
+    return RefuseUnary(allowed);
   }
   return UnitCall::Start(
       parts_.dispatcher, parts_.events, parts_.executor,
@@ -113,7 +107,7 @@ OptimizerService::Unary* OptimizerService::TryKernel(Context* context,
                                                      const v1::TryKernelRequest* request,
                                                      v1::TryKernelResponse* response) {
   if (absl::Status allowed = parts_.access.Check(*context, AccessRole::kPropose); !allowed.ok()) {
-    return new RefusedUnary(allowed);
+    return RefuseUnary(allowed);
   }
   return UnitCall::Start(
       parts_.dispatcher, parts_.events, parts_.executor,

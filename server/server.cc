@@ -19,15 +19,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/llm/http_client.h"
 #include "core/status_macros.h"
 #include "proto/channel.h"
 #include "server/access.h"
+#include "server/agent_services.h"
 #include "server/event_hub.h"
 #include "server/executor.h"
 #include "server/http/dashboard.h"
 #include "server/job_manager.h"
+#include "server/job_tokens.h"
 #include "server/local_worker.h"
 #include "server/optimizer_service.h"
+#include "server/proposals_service.h"
 #include "server/worker_hub_service.h"
 #include "store/store.h"
 
@@ -109,22 +113,31 @@ absl::Status CheckListen(const ServerOptions& options) {
 
 class RunningServer final : public Server {
  public:
-  RunningServer(ServerOptions options, std::unique_ptr<Store> store, Access access)
+  RunningServer(ServerOptions options, std::unique_ptr<Store> store, Access access,
+                ModelCatalog models)
       : options_(std::move(options)),
         store_(std::move(store)),
         access_(std::move(access)),
+        agent_{.models = std::move(models), .http = &http_client_, .retry = options_.retry},
         executor_("call", kExecutorThreads, limits::kMaxQueuedCalls),
         long_calls_("long-call", kLongCallThreads, limits::kMaxQueuedCalls),
         dispatcher_(*store_, SystemClock(), options_.dispatcher),
         jobs_(JobContext{*store_, dispatcher_, events_, SystemClock(), options_.proposers,
-                         options_.rule, options_.version, options_.proposer_kinds}),
+                         options_.rule, options_.version, options_.proposer_kinds, &agent_}),
         calls_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_, long_calls_,
                               SystemClock(), options_.version}),
         optimizer_(calls_),
-        hub_(access_, *store_, dispatcher_, executor_) {}
+        proposals_(ProposalsParts{access_, tokens_, *store_, dispatcher_, events_, jobs_, executor_,
+                                  SystemClock(), options_.rule}),
+        hub_(access_, *store_, dispatcher_, executor_) {
+    access_.UseJobTokens(tokens_);
+    if (options_.sleep) agent_.sleep = options_.sleep;
+    agent_.recordings_dir = options_.data_dir + "/recordings";
+  }
   ~RunningServer() override { Shutdown(); }
 
   absl::Status Begin() {
+    FETTLE_RETURN_IF_ERROR(tokens_.Load(*store_));
     dispatcher_.SetWorkersChanged([this] { jobs_.WorkersChanged(); });
     FETTLE_RETURN_IF_ERROR(jobs_.Start());
     FETTLE_RETURN_IF_ERROR(Listen());
@@ -189,6 +202,7 @@ class RunningServer final : public Server {
       builder.AddListeningPort(options_.listen[i], tcp, &ports[i]);
     }
     builder.RegisterService(&optimizer_);
+    builder.RegisterService(&proposals_);
     builder.RegisterService(&hub_);
     const mode_t before = umask(0177);  // The socket is its owner's from the first moment.
     grpc_ = builder.BuildAndStart();
@@ -223,7 +237,10 @@ class RunningServer final : public Server {
 
   const ServerOptions options_;
   const std::unique_ptr<Store> store_;
-  const Access access_;
+  JobTokens tokens_;
+  Access access_;
+  HttpClient http_client_;
+  AgentServices agent_;
   EventHub events_;
   Executor executor_;
   Executor long_calls_;
@@ -231,6 +248,7 @@ class RunningServer final : public Server {
   JobManager jobs_;
   const OptimizerCalls calls_;
   OptimizerService optimizer_;
+  ProposalsService proposals_;
   WorkerHubService hub_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Dashboard> dashboard_;
@@ -260,6 +278,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
     }
     FETTLE_ASSIGN_OR_RETURN(access, Access::Load(options.token_file));
   }
+  absl::StatusOr<ModelCatalog> models = LoadModelCatalog(options.models_file);
+  if (!models.ok()) return models.status();
   // Both are settings of the process, made before the first server is built.
   static const bool once = [] {
     grpc::EnableDefaultHealthCheckService(true);
@@ -267,8 +287,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   }();
   static_cast<void>(once);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto server =
-      std::make_unique<RunningServer>(std::move(options), std::move(store), std::move(access));
+  auto server = std::make_unique<RunningServer>(std::move(options), std::move(store),
+                                                std::move(access), *std::move(models));
   FETTLE_RETURN_IF_ERROR(server->Begin());
   return std::unique_ptr<Server>(std::move(server));
 }

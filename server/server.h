@@ -15,6 +15,10 @@
 
 namespace fettle {
 
+// The proposers of this program.
+std::vector<std::string> DefaultProposerKinds();
+ProposerFactory DefaultProposers();
+
 struct ServerOptions {
   std::string data_dir;     // Empty: DefaultDataDir().
   std::string socket_path;  // Empty: fettle.sock in the data folder.
@@ -33,12 +37,15 @@ struct ServerOptions {
   // none.
   std::vector<std::string> local_worker;
   ProposerFactory proposers;  // Unset: DefaultProposers().
-  std::vector<std::string> proposer_kinds = {"tuner"};
+  std::vector<std::string> proposer_kinds = DefaultProposerKinds();
+  std::string models_file;  // Over the bundled models (docs/agent.md); empty: those alone.
   std::string version;  // Empty: this program's own.
 
   // For tests.
   DispatcherOptions dispatcher;
   judge::AcceptanceRule rule;
+  RetryPolicy retry;
+  InterruptibleSleep sleep;  // Unset: RealSleep().
   std::function<absl::Status(std::int64_t)> before_commit;  // StoreOptions::before_commit.
   std::int64_t max_pages = 0;                               // 0: no limit.
 };
@@ -63,8 +70,6 @@ class Server {
   virtual int local_worker_pid() const = 0;
 };
 
-// The proposers of this program: "tuner".
-ProposerFactory DefaultProposers();
 
 // Serves until SIGINT or SIGTERM; prints one line to standard output once ready. Call before the
 // process has other threads. Returns an exit code.

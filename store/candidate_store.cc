@@ -153,6 +153,30 @@ absl::StatusOr<std::vector<CandidateRow>> ListCandidates(Connection& db, std::st
   return ReadAll<CandidateRow>(*select, ReadCandidate);
 }
 
+absl::StatusOr<std::vector<CandidateRow>> RecentCandidates(Connection& db, std::string_view job_id,
+                                                           std::string_view verdict,
+                                                           std::int64_t before_ordinal, int limit) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached(FETTLE_CANDIDATE_SELECT
+                "WHERE job_id = ?1 AND (?2 = '' OR verdict = ?2) AND (?3 = 0 OR ordinal < ?3) "
+                "ORDER BY ordinal DESC LIMIT ?4"));
+  RowBinder(*select).Text(job_id).Text(verdict).Int(before_ordinal).Int(limit);
+  return ReadAll<CandidateRow>(*select, ReadCandidate);
+}
+
+absl::StatusOr<std::vector<CandidateRow>> BestCandidates(Connection& db, std::string_view job_id,
+                                                         std::string_view verdict,
+                                                         std::int64_t skip, int limit) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached(FETTLE_CANDIDATE_SELECT
+                "WHERE job_id = ?1 AND state = 'judged' AND (?2 = '' OR verdict = ?2) "
+                "ORDER BY ratio DESC, ordinal LIMIT ?4 OFFSET ?3"));
+  RowBinder(*select).Text(job_id).Text(verdict).Int(skip).Int(limit);
+  return ReadAll<CandidateRow>(*select, ReadCandidate);
+}
+
 absl::StatusOr<std::vector<CandidateRow>> OpenCandidates(Connection& db, std::string_view job_id) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement select,

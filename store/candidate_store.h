@@ -33,6 +33,14 @@ absl::StatusOr<std::optional<CandidateRow>> FindCandidateByDigest(Connection& db
 absl::StatusOr<std::vector<CandidateRow>> ListCandidates(Connection& db, std::string_view job_id,
                                                          std::string_view verdict,
                                                          std::int64_t after_ordinal, int limit);
+// Newest first, before `before_ordinal` (0: from the newest).
+absl::StatusOr<std::vector<CandidateRow>> RecentCandidates(Connection& db, std::string_view job_id,
+                                                           std::string_view verdict,
+                                                           std::int64_t before_ordinal, int limit);
+// Judged ones by falling ratio, after the first `skip`.
+absl::StatusOr<std::vector<CandidateRow>> BestCandidates(Connection& db, std::string_view job_id,
+                                                         std::string_view verdict,
+                                                         std::int64_t skip, int limit);
 absl::StatusOr<std::vector<CandidateRow>> OpenCandidates(Connection& db, std::string_view job_id);
 // Judged candidates of one stage in the order in which they were judged, after `after_order`.
 absl::StatusOr<std::vector<CandidateRow>> JudgedCandidates(Connection& db, std::string_view job_id,

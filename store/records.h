@@ -172,4 +172,47 @@ struct VariantRow {
   std::string task_name;        // Filled by reads only.
 };
 
+namespace proposal_state {
+inline constexpr char kQueued[] = "queued";
+inline constexpr char kTaken[] = "taken";
+}  // namespace proposal_state
+
+struct ProposalRow {
+  std::string job_id;
+  std::int64_t sequence = 0;
+  std::string key, request_digest, candidate_digest;
+  std::string state = proposal_state::kQueued;
+  std::string kernel_json, parent, technique, rationale;
+  std::int64_t fit = 0;
+  std::int64_t created_ns = 0;
+};
+
+struct DirectionRow {
+  std::string direction, holder;
+  std::int64_t until_ns = 0;
+};
+
+struct TryRow {
+  std::string job_id, mode, candidate_digest, verdict;
+  std::int64_t device_ms = 0, created_ns = 0;
+};
+
+namespace call_state {
+inline constexpr char kSent[] = "sent";
+inline constexpr char kAnswered[] = "answered";
+inline constexpr char kFailed[] = "failed";
+inline constexpr char kLost[] = "lost";  // In flight when the server ended; charged in full.
+}  // namespace call_state
+
+struct AgentCallRow {
+  std::string job_id;
+  std::int64_t sequence = 0;
+  std::string kind, model, request_digest, request_blob;
+  std::string state = call_state::kSent;
+  std::string reply_blob, error;
+  std::int64_t tokens = 0;
+  double usd = 0;
+  std::int64_t device_ms = 0, created_ns = 0, ended_ns = 0;
+};
+
 }  // namespace fettle

@@ -220,6 +220,78 @@ CREATE UNIQUE INDEX variants_by_candidate ON variants(job_id, ordinal);
 CREATE INDEX variants_by_task ON variants(task_digest, target, status);
 CREATE INDEX variants_by_time ON variants(accepted_ns, id);
 )sql"},
+    {2, R"sql(
+CREATE TABLE proposals (           -- What clients handed in, until the job takes it.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  sequence INTEGER NOT NULL CHECK (sequence >= 1),
+  key TEXT NOT NULL,               -- Of the client; a repeat must be equal.
+  request_digest TEXT NOT NULL,
+  candidate_digest TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('queued', 'taken')),
+  kernel_json TEXT NOT NULL,       -- The whole block, chosen values included.
+  parent TEXT NOT NULL,
+  technique TEXT NOT NULL,
+  rationale TEXT NOT NULL,
+  fit INTEGER NOT NULL,            -- Values of the tunables that the tuner may try.
+  created_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, sequence)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX proposals_by_key ON proposals(job_id, key);
+CREATE INDEX proposals_by_candidate ON proposals(job_id, candidate_digest);
+CREATE INDEX proposals_queued ON proposals(job_id, sequence) WHERE state = 'queued';
+
+CREATE TABLE propose_tokens (
+  sha256 TEXT NOT NULL PRIMARY KEY,
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE directions (          -- Who works on what.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  direction TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  until_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, direction)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tries (               -- Evaluations that proposers asked for outside the candidates.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  sequence INTEGER NOT NULL CHECK (sequence >= 1),
+  mode TEXT NOT NULL,
+  candidate_digest TEXT NOT NULL,
+  verdict TEXT NOT NULL,           -- Empty: nothing was wrong.
+  device_ms INTEGER NOT NULL,
+  created_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, sequence)
+) STRICT, WITHOUT ROWID;
+)sql"},
+    {3, R"sql(
+CREATE TABLE agent_calls (         -- Every question to a model and every try: before it is sent, and its end.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  sequence INTEGER NOT NULL CHECK (sequence >= 1),
+  kind TEXT NOT NULL,              -- "model/plan", "model/write", "try/compile", ...
+  model TEXT NOT NULL,
+  request_digest TEXT NOT NULL,    -- Of kind and question: what a repeat is recognized by.
+  request_blob TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed', 'lost')),
+  reply_blob TEXT NOT NULL,        -- Empty until answered.
+  error TEXT NOT NULL,
+  tokens INTEGER NOT NULL,         -- Charged: the reservation until it is settled.
+  usd REAL NOT NULL,
+  device_ms INTEGER NOT NULL,
+  created_ns INTEGER NOT NULL,
+  ended_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, sequence)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX agent_calls_by_request ON agent_calls(job_id, request_digest, sequence);
+
+CREATE TABLE transcripts (         -- The conversation that a candidate came from.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  candidate_digest TEXT NOT NULL,
+  blob TEXT NOT NULL,
+  PRIMARY KEY (job_id, candidate_digest)
+) STRICT, WITHOUT ROWID;
+)sql"},
 };
 
 }  // namespace

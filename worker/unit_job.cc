@@ -342,6 +342,10 @@ Going UnitJob::OnLane() {
   const double before_ns = runner_->device_ns();
   const auto stages = [this]() -> Going {
     if (unit_.kind == UnitKind::kRegister) return Register();
+    if (unit_.check_mode) {
+      FETTLE_ASSIGN_OR_RETURN(const bool clean, Verify(CaseSet::kChecked));
+      return clean ? RunCheckMode() : Going(false);
+    }
     // Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
     FETTLE_ASSIGN_OR_RETURN(bool right,
                             Verify(screens() ? std::optional(CaseSet::kChecked) : std::nullopt));

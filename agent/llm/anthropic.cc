@@ -93,7 +93,7 @@ class Decoder final : public ReplyDecoder {
  private:
   struct Block {
     std::string type = "text";
-    json start = {{"type", "text"}};   // As announced; its text and input are filled in at the end.
+    json start = {{"type", "text"}};  // As announced; its text and input are filled in at the end.
     std::string text, signature;
   };
 
@@ -153,11 +153,16 @@ class Decoder final : public ReplyDecoder {
     const auto delta = data.find("delta");
     const std::string reason =
         delta != data.end() && delta->is_object() ? TextAt(*delta, "stop_reason") : "";
-    if (reason == "tool_use") reply_.stop = LlmReply::Stop::kToolUse;
-    else if (reason == "max_tokens") reply_.stop = LlmReply::Stop::kMaxTokens;
-    else if (reason == "refusal") reply_.stop = LlmReply::Stop::kRefusal;
-    else if (reason == "end_turn" || reason == "stop_sequence") reply_.stop = LlmReply::Stop::kEnd;
-    else if (!reason.empty()) reply_.stop = LlmReply::Stop::kOther;
+    if (reason == "tool_use")
+      reply_.stop = LlmReply::Stop::kToolUse;
+    else if (reason == "max_tokens")
+      reply_.stop = LlmReply::Stop::kMaxTokens;
+    else if (reason == "refusal")
+      reply_.stop = LlmReply::Stop::kRefusal;
+    else if (reason == "end_turn" || reason == "stop_sequence")
+      reply_.stop = LlmReply::Stop::kEnd;
+    else if (!reason.empty())
+      reply_.stop = LlmReply::Stop::kOther;
     return absl::OkStatus();
   }
 
@@ -190,9 +195,8 @@ class Anthropic final : public Provider {
       body["messages"].push_back(MessageBody(message));
     }
     for (const LlmTool& tool : request.tools) {
-      body["tools"].push_back({{"name", tool.name},
-                               {"description", tool.description},
-                               {"input_schema", tool.schema}});
+      body["tools"].push_back(
+          {{"name", tool.name}, {"description", tool.description}, {"input_schema", tool.schema}});
     }
     if (request.require_tool) body["tool_choice"] = {{"type", "any"}};
     if (request.temperature) body["temperature"] = *request.temperature;

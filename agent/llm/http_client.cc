@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include <curl/curl.h>
-
 #include <fmt/format.h>
 
+#include "agent/llm/llm_client.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -22,9 +22,9 @@ using Steady = std::chrono::steady_clock;
 struct Transfer {
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
-  const HttpRequest* request = nullptr;
+  const HttpPost* request = nullptr;
   const HttpClient::OnData* on_data = nullptr;
-  HttpResponse response;
+  HttpReply response;
   Steady::time_point last_piece;
   char error[CURL_ERROR_SIZE] = {};
   bool stopped_by_reader = false;
@@ -51,7 +51,8 @@ std::size_t OnHeader(char* bytes, std::size_t size, std::size_t count, void* use
     std::string name(line.substr(0, colon));
     for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
     std::string_view value = line.substr(colon + 1);
-    while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
+    while (!value.empty() && (value.front() == ' ' || value.front() == '\t'))
+      value.remove_prefix(1);
     transfer.response.headers[std::move(name)] = std::string(value);
   }
   return size * count;
@@ -69,7 +70,7 @@ std::size_t OnBody(char* bytes, std::size_t size, std::size_t count, void* user)
 
 void Configure(Transfer& transfer) {
   CURL* easy = transfer.easy;
-  const HttpRequest& request = *transfer.request;
+  const HttpPost& request = *transfer.request;
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -87,7 +88,8 @@ void Configure(Transfer& transfer) {
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer.error);
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_limit.count()));
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                   static_cast<long>(request.connect_limit.count()));
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_limit.count()));
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -107,6 +109,11 @@ absl::Status ToStatus(const Transfer& transfer, CURLcode code) {
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
       return absl::InvalidArgumentError(what);
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return AsUnbilled(absl::UnavailableError(what));  // Nothing was sent.
     default:
       return absl::UnavailableError(what);
   }
@@ -177,8 +184,8 @@ class HttpClient::Loop {
     }
     for (Transfer* transfer : cancelled) {
       std::erase(active, transfer);
-      End(*transfer, absl::CancelledError(fmt::format("post to {}: cancelled",
-                                                      transfer->request->url)));
+      End(*transfer,
+          absl::CancelledError(fmt::format("post to {}: cancelled", transfer->request->url)));
     }
     const auto now = Steady::now();
     std::erase_if(active, [&](Transfer* transfer) {
@@ -210,8 +217,8 @@ class HttpClient::Loop {
     for (const Transfer* transfer : active) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           transfer->last_piece + transfer->request->idle_limit - now);
-      limit = std::min(limit, std::max(left + std::chrono::milliseconds(1),
-                                       std::chrono::milliseconds(0)));
+      limit = std::min(limit,
+                       std::max(left + std::chrono::milliseconds(1), std::chrono::milliseconds(0)));
     }
     return static_cast<int>(limit.count());
   }
@@ -241,7 +248,7 @@ HttpClient::HttpClient() {
 
 HttpClient::~HttpClient() = default;
 
-absl::StatusOr<HttpResponse> HttpClient::Post(const HttpRequest& request, const OnData& on_data,
+absl::StatusOr<HttpReply> HttpClient::Post(const HttpPost& request, const OnData& on_data,
                                               std::stop_token stop) {
   Transfer transfer;
   transfer.easy = curl_easy_init();

@@ -15,24 +15,24 @@
 
 namespace fettle {
 
-struct HttpRequest {
+struct HttpPost {
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;                                  // POSTed.
+  std::string body;  // POSTed.
   std::chrono::milliseconds connect_limit{10000};
   std::chrono::milliseconds total_limit{300000};
-  std::chrono::milliseconds idle_limit{60000};       // Longest wait between two pieces of the answer.
-  std::string ca_file;                               // Empty: the system's.
+  std::chrono::milliseconds idle_limit{60000};  // Longest wait between two pieces of the answer.
+  std::string ca_file;                          // Empty: the system's.
 };
 
-struct HttpResponse {
+struct HttpReply {
   int status = 0;
-  std::map<std::string, std::string> headers;        // Names in lower case; the last one wins.
+  std::map<std::string, std::string> headers;  // Names in lower case; the last one wins.
 };
 
-// HTTP over libcurl's multi interface: one thread carries every transfer, so a hundred waiting calls
-// cost no processor time and little memory. TLS certificates are always verified; proxies come from
-// the usual environment variables; redirects are not followed (a key must not travel).
+// HTTP over libcurl's multi interface: one thread carries every transfer, so a hundred waiting
+// calls cost no processor time and little memory. TLS certificates are always verified; proxies
+// come from the usual environment variables; redirects are not followed (a key must not travel).
 //
 // Thread-safe. Destroying it cancels what is under way.
 class HttpClient {
@@ -42,17 +42,17 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Receives the answer piece by piece on the client's own thread; returning false ends the transfer
-  // with kOutOfRange. Must not block. `response` has status and headers by then.
-  using OnData = std::function<bool(const HttpResponse& response, std::string_view bytes)>;
+  // Receives the answer piece by piece on the client's own thread; returning false ends the
+  // transfer with kOutOfRange. Must not block. `response` has status and headers by then.
+  using OnData = std::function<bool(const HttpReply& response, std::string_view bytes)>;
 
   // POSTs and waits.
   //
-  // Errors: kCancelled (`stop` was requested; the transfer ends at once), kDeadlineExceeded (a limit
-  // passed; the message says which), kUnavailable (connect, TLS or transfer failed; retry may help),
-  // kOutOfRange (`on_data` had enough), kInvalidArgument (the URL). An HTTP error status is not an
-  // error here.
-  absl::StatusOr<HttpResponse> Post(const HttpRequest& request, const OnData& on_data,
+  // Errors: kCancelled (`stop` was requested; the transfer ends at once), kDeadlineExceeded (a
+  // limit passed; the message says which), kUnavailable (connect, TLS or transfer failed; retry may
+  // help), kOutOfRange (`on_data` had enough), kInvalidArgument (the URL). An HTTP error status is
+  // not an error here.
+  absl::StatusOr<HttpReply> Post(const HttpPost& request, const OnData& on_data,
                                     std::stop_token stop);
 
  private:

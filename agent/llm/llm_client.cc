@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kUnbilledUrl[] = "fettle.dev/unbilled";
 constexpr char kRetryAfterUrl[] = "fettle.dev/retry-after-ms";
 constexpr std::size_t kMaxErrorBody = 16 << 10;
 constexpr std::int64_t kMaxRetryAfterSeconds = 3600;
@@ -40,7 +41,7 @@ std::string ErrorText(const std::string& body) {
   return text.substr(0, 300);
 }
 
-std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpResponse& response) {
+std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpReply& response) {
   const auto header = response.headers.find("retry-after");
   if (header == response.headers.end()) return std::nullopt;
   double seconds = 0;
@@ -52,7 +53,7 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpResponse& res
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-absl::Status HttpError(const std::string& url, const HttpResponse& response,
+absl::Status HttpError(const std::string& url, const HttpReply& response,
                        const std::string& body) {
   const std::string text =
       fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body));
@@ -85,7 +86,7 @@ class HttpLlmClient final : public LlmClient {
   std::string_view provider() const override { return provider_->name(); }
 
   absl::StatusOr<LlmReply> Complete(const LlmRequest& request, std::stop_token stop) override {
-    HttpRequest post;
+    HttpPost post;
     post.url = endpoint_.base_url + provider_->path();
     post.headers = provider_->Headers(endpoint_.api_key);
     post.headers.insert(post.headers.end(), endpoint_.headers.begin(), endpoint_.headers.end());
@@ -99,7 +100,7 @@ class HttpLlmClient final : public LlmClient {
     const std::unique_ptr<ReplyDecoder> decoder = provider_->NewDecoder();
     std::string error_body;
     absl::Status decoding;
-    const auto on_data = [&](const HttpResponse& response, std::string_view bytes) {
+    const auto on_data = [&](const HttpReply& response, std::string_view bytes) {
       if (response.status != 200) {
         error_body += bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, error_body.size()));
         return true;
@@ -114,10 +115,10 @@ class HttpLlmClient final : public LlmClient {
       }
       return true;
     };
-    const absl::StatusOr<HttpResponse> response = http_.Post(post, on_data, std::move(stop));
+    const absl::StatusOr<HttpReply> response = http_.Post(post, on_data, std::move(stop));
     if (!decoding.ok()) return decoding;
     if (!response.ok()) return response.status();
-    if (response->status != 200) return HttpError(post.url, *response, error_body);
+    if (response->status != 200) return AsUnbilled(HttpError(post.url, *response, error_body));
     return decoder->Finish();
   }
 
@@ -128,6 +129,13 @@ class HttpLlmClient final : public LlmClient {
 };
 
 }  // namespace
+
+bool IsUnbilled(const absl::Status& status) { return status.GetPayload(kUnbilledUrl).has_value(); }
+
+absl::Status AsUnbilled(absl::Status status) {
+  status.SetPayload(kUnbilledUrl, absl::Cord("1"));
+  return status;
+}
 
 absl::StatusOr<std::unique_ptr<LlmClient>> MakeLlmClient(LlmEndpoint endpoint, HttpClient& http) {
   std::unique_ptr<Provider> provider;

@@ -25,11 +25,11 @@ void AppendMessages(const LlmMessage& message, json& out) {
   }
   json turn = {{"role", "assistant"}, {"content", message.text}};
   for (const LlmToolCall& call : message.calls) {
-    const std::string arguments = call.input.is_object() ? call.input.dump(-1, ' ', false, kReplaceInvalid) : "{}";
-    turn["tool_calls"].push_back(
-        {{"id", call.id},
-         {"type", "function"},
-         {"function", {{"name", call.name}, {"arguments", arguments}}}});
+    const std::string arguments =
+        call.input.is_object() ? call.input.dump(-1, ' ', false, kReplaceInvalid) : "{}";
+    turn["tool_calls"].push_back({{"id", call.id},
+                                  {"type", "function"},
+                                  {"function", {{"name", call.name}, {"arguments", arguments}}}});
   }
   out.push_back(std::move(turn));
 }
@@ -94,10 +94,14 @@ class Decoder final : public ReplyDecoder {
     const std::string reason = TextAt(choice, "finish_reason");
     if (reason.empty()) return absl::OkStatus();
     finished_ = true;
-    if (reason == "tool_calls" || reason == "function_call") reply_.stop = LlmReply::Stop::kToolUse;
-    else if (reason == "length") reply_.stop = LlmReply::Stop::kMaxTokens;
-    else if (reason == "content_filter") reply_.stop = LlmReply::Stop::kRefusal;
-    else if (reason != "stop") reply_.stop = LlmReply::Stop::kOther;
+    if (reason == "tool_calls" || reason == "function_call")
+      reply_.stop = LlmReply::Stop::kToolUse;
+    else if (reason == "length")
+      reply_.stop = LlmReply::Stop::kMaxTokens;
+    else if (reason == "content_filter")
+      reply_.stop = LlmReply::Stop::kRefusal;
+    else if (reason != "stop")
+      reply_.stop = LlmReply::Stop::kOther;
     return absl::OkStatus();
   }
 

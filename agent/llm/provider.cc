@@ -20,8 +20,8 @@ absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data) {
   nlohmann::json json =
       nlohmann::json::parse(RepairUtf8(data), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return absl::DataLossError(
-        fmt::format("read the model's stream: an event of {} bytes is no JSON object", data.size()));
+    return absl::DataLossError(fmt::format(
+        "read the model's stream: an event of {} bytes is no JSON object", data.size()));
   }
   return json;
 }

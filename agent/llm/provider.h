@@ -17,8 +17,8 @@ namespace fettle {
 class ReplyDecoder {
  public:
   virtual ~ReplyDecoder() = default;
-  // kDataLoss: not the protocol; kUnavailable, kResourceExhausted, kInvalidArgument: an error that the
-  // provider reports inside the stream; kOutOfRange: longer than kMaxAnswerBytes.
+  // kDataLoss: not the protocol; kUnavailable, kResourceExhausted, kInvalidArgument: an error that
+  // the provider reports inside the stream; kOutOfRange: longer than kMaxAnswerBytes.
   virtual absl::Status Feed(const SseEvent& event) = 0;
   // The whole answer. kDataLoss: the stream ended before the answer did.
   virtual absl::StatusOr<LlmReply> Finish() = 0;
@@ -30,13 +30,14 @@ class Provider {
   virtual ~Provider() = default;
   virtual std::string_view name() const = 0;
   virtual std::string path() const = 0;
-  virtual std::vector<std::pair<std::string, std::string>> Headers(const std::string& key) const = 0;
+  virtual std::vector<std::pair<std::string, std::string>> Headers(
+      const std::string& key) const = 0;
   virtual nlohmann::json Body(const LlmRequest& request) const = 0;
   virtual std::unique_ptr<ReplyDecoder> NewDecoder() const = 0;
 };
 
-std::unique_ptr<Provider> AnthropicProvider();   // Messages API, version 2023-06-01.
-std::unique_ptr<Provider> OpenAiProvider();      // Chat Completions.
+std::unique_ptr<Provider> AnthropicProvider();  // Messages API, version 2023-06-01.
+std::unique_ptr<Provider> OpenAiProvider();     // Chat Completions.
 
 // Parses a tool call's arguments; null input where they are no JSON object.
 LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw);

@@ -53,8 +53,8 @@ absl::StatusOr<LlmReply> RetryingClient::Complete(const LlmRequest& request, std
     absl::StatusOr<LlmReply> reply = inner_.Complete(request, stop);
     if (reply.ok() || !MayRetry(reply.status())) return reply;
     const auto wait = Wait(attempt, reply.status());
-    const bool last = attempt >= policy_.max_attempts ||
-                      now_() - begin + wait > policy_.total_limit;
+    const bool last =
+        attempt >= policy_.max_attempts || now_() - begin + wait > policy_.total_limit;
     if (on_attempt_) on_attempt_({attempt, reply.status(), last ? decltype(wait){} : wait});
     if (last) {
       return absl::Status(reply.status().code(),

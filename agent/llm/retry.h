@@ -15,22 +15,24 @@ namespace fettle {
 
 struct RetryPolicy {
   int max_attempts = 6;
-  std::chrono::milliseconds first_wait{1000};   // Doubles with each attempt, with full jitter above
-  std::chrono::milliseconds longest_wait{60000};  // half of it; a server's Retry-After is kept exactly.
-  std::chrono::milliseconds total_limit{1200000}; // Of all attempts and waits together.
+  std::chrono::milliseconds first_wait{1000};  // Doubles with each attempt, with full jitter above
+  std::chrono::milliseconds longest_wait{
+      60000};  // half of it; a server's Retry-After is kept exactly.
+  std::chrono::milliseconds total_limit{1200000};  // Of all attempts and waits together.
 };
 
 // Sleeps until `wait` has passed; false when `stop` was requested first.
-using InterruptibleSleep = std::function<bool(std::chrono::milliseconds wait, std::stop_token stop)>;
+using InterruptibleSleep =
+    std::function<bool(std::chrono::milliseconds wait, std::stop_token stop)>;
 InterruptibleSleep RealSleep();
 
-// Repeats what may succeed when repeated: kUnavailable, kResourceExhausted, kDataLoss (a cut stream)
-// and kDeadlineExceeded (a stalled one). Everything else comes back at once. Thread-safe.
+// Repeats what may succeed when repeated: kUnavailable, kResourceExhausted, kDataLoss (a cut
+// stream) and kDeadlineExceeded (a stalled one). Everything else comes back at once. Thread-safe.
 class RetryingClient final : public LlmClient {
  public:
   // `inner` must outlive this object. `on_attempt` hears of each failed attempt before its wait.
   struct Attempt {
-    int number = 0;                  // From 1.
+    int number = 0;  // From 1.
     absl::Status status;
     std::chrono::milliseconds wait{};
   };

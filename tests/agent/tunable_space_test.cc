@@ -16,7 +16,8 @@ std::vector<std::int64_t> Range(std::int64_t count) {
 }
 
 SpaceConstraint ProductAtMost(std::vector<std::size_t> tunables, std::int64_t most) {
-  return {std::move(tunables), [most](std::span<const std::int64_t> values) -> absl::StatusOr<bool> {
+  return {std::move(tunables),
+          [most](std::span<const std::int64_t> values) -> absl::StatusOr<bool> {
             std::int64_t product = 1;
             for (const std::int64_t value : values) product *= value;
             return product <= most;
@@ -54,7 +55,8 @@ TEST(TunableSpace, RanksExactlyTheValidPoints) {
 
 TEST(TunableSpace, HoldsTenMillionPointsInLittleMemory) {
   std::vector<Tunable> tunables;  // 10^7 combinations.
-  for (const char* name : {"A", "B", "C", "D", "E", "F", "G"}) tunables.push_back({name, Range(10)});
+  for (const char* name : {"A", "B", "C", "D", "E", "F", "G"})
+    tunables.push_back({name, Range(10)});
   std::int64_t calls = 0;
   SpaceConstraint counted{{0, 1}, [&](std::span<const std::int64_t> v) -> absl::StatusOr<bool> {
                             ++calls;

@@ -268,6 +268,36 @@ TEST_P(LlmClientFaults, RetriesWhatMaySucceedAndStopsAtItsLimits) {
   EXPECT_TRUE(waits.empty());
 }
 
+TEST_P(LlmClientFaults, AClockThatJumpsEndsTheWaitingAndNothingElse) {
+  server_.Play({HttpAnswer(500, "{}")});
+  for (const auto jump : {std::chrono::hours(-1000), std::chrono::hours(1000)}) {
+    auto now = std::chrono::steady_clock::now();
+    int slept = 0;
+    const auto sleep = [&](std::chrono::milliseconds, std::stop_token) {
+      ++slept;
+      now += jump;
+      return true;
+    };
+    RetryingClient retrying(
+        *client_, {}, sleep, [&] { return now; }, nullptr, 1);
+    EXPECT_TRUE(absl::IsUnavailable(retrying.Complete(request_, {}).status()));
+    EXPECT_LE(slept, 5);
+  }
+  server_.Play({{{StreamHead() + Good()}}});
+  EXPECT_TRUE(Ask().ok());
+}
+
+TEST_P(LlmClientFaults, WhatSurelyCostNothingIsMarked) {
+  for (const int status : {401, 404, 429, 500, 529}) {
+    server_.Play({HttpAnswer(status, "{}")});
+    EXPECT_TRUE(IsUnbilled(Ask().status())) << status;
+  }
+  server_.Play({{{StreamHead() + dialect_.start}}});
+  EXPECT_FALSE(IsUnbilled(Ask().status()));
+  server_.Play({{{StreamHead() + dialect_.start, Piece::After::kReset}}});
+  EXPECT_FALSE(IsUnbilled(Ask().status()));
+}
+
 TEST_P(LlmClientFaults, RecordedRepliesReadBackEqual) {
   server_.Play({{{StreamHead() + dialect_.text + Good()}}});
   const auto reply = Ask();
@@ -330,9 +360,9 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
     std::vector<std::jthread> callers;
     for (int i = 0; i < 50; ++i) {
       callers.emplace_back([&] {
-        const HttpRequest request{.url = server.url(), .body = "{}"};
+        const HttpPost request{.url = server.url(), .body = "{}"};
         const auto response = http.Post(
-            request, [](const HttpResponse&, std::string_view) { return true; }, stop.get_token());
+            request, [](const HttpReply&, std::string_view) { return true; }, stop.get_token());
         if (absl::IsCancelled(response.status())) ++cancelled;
       });
     }
@@ -344,7 +374,7 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
 
 TEST(HttpClient, RefusesOtherProtocolsAndDeadAddresses) {
   HttpClient http;
-  const auto take = [](const HttpResponse&, std::string_view) { return true; };
+  const auto take = [](const HttpReply&, std::string_view) { return true; };
   EXPECT_FALSE(http.Post({.url = "file:///etc/hostname"}, take, {}).ok());
   EXPECT_TRUE(absl::IsUnavailable(http.Post({.url = "http://127.0.0.1:1/"}, take, {}).status()));
 }

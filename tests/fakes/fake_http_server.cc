@@ -73,6 +73,11 @@ void FakeHttpServer::Play(std::vector<Answer> answers) {
   answers_ = std::move(answers);
 }
 
+void FakeHttpServer::Respond(Responder respond) {
+  const std::lock_guard lock(mutex_);
+  respond_ = std::move(respond);
+}
+
 std::vector<std::string> FakeHttpServer::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
@@ -85,19 +90,28 @@ void FakeHttpServer::AwaitRequests(std::size_t count) const {
 void FakeHttpServer::Serve() {
   while (!stopping_) {
     const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (connection >= 0) handlers_.emplace_back([this, connection] { Handle(connection); });
+    std::erase_if(handlers_, [](const Handler& handler) { return handler.done->load(); });
+    if (connection < 0) continue;
+    auto done = std::make_shared<std::atomic<bool>>(false);
+    handlers_.push_back({done, std::jthread([this, connection, done] {
+                           Handle(connection);
+                           *done = true;
+                         })});
   }
 }
 
 void FakeHttpServer::Handle(int connection) {
   std::string request = ReadRequest(connection);
   Answer answer;
+  Responder respond;
   {
     const std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
+    if (keep_requests_) requests_.push_back(request);
+    respond = respond_;
     if (!answers_.empty()) answer = answers_.front();
     if (answers_.size() > 1) answers_.erase(answers_.begin());
   }
+  if (respond) answer = respond(request);
   for (const Piece& piece : answer) {
     SendAll(connection, piece.bytes);
     if (piece.after == Piece::After::kReset) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,6 +31,12 @@ class FakeHttpServer {
   std::string url() const;  // "http://127.0.0.1:port"
   // The answers in order; the last one repeats.
   void Play(std::vector<Answer> answers);
+  // Asks `respond` for each request's answer instead (head and body in, on the connection's
+  // thread).
+  using Responder = std::function<Answer(const std::string& request)>;
+  void Respond(Responder respond);
+  // Forgets requests once they are answered, for long runs.
+  void ForgetRequests() { keep_requests_ = false; }
   // Whole requests (head and body) as they came.
   std::vector<std::string> requests() const;
   // Waits until `count` requests have arrived.
@@ -42,9 +50,15 @@ class FakeHttpServer {
   int port_ = 0;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
-  std::vector<Answer> answers_;         // Guarded by mutex_.
-  std::vector<std::string> requests_;   // Guarded by mutex_.
-  std::vector<std::jthread> handlers_;  // Only thread_ adds to it.
+  std::vector<Answer> answers_;        // Guarded by mutex_.
+  Responder respond_;                  // Guarded by mutex_.
+  std::vector<std::string> requests_;  // Guarded by mutex_.
+  struct Handler {
+    std::shared_ptr<std::atomic<bool>> done;
+    std::jthread thread;
+  };
+  std::atomic<bool> keep_requests_ = true;
+  std::vector<Handler> handlers_;  // Only thread_ uses it.
   std::jthread thread_;
 };
 

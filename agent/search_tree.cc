@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/search_tree.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/digest.h"
+
+namespace fettle {
+
+SearchTree::SearchTree(std::uint64_t seed, TreeOptions options) : options_(options), random_(seed) {
+  TreeNode root;
+  root.ratio = 1;
+  nodes_[""] = root;
+}
+
+bool SearchTree::Reserve(const std::string& normalized_source, const std::string& values) {
+  return sources_.insert(Sha256Hex(normalized_source + '\0' + values)).second;
+}
+
+void SearchTree::Add(TreeNode node) {
+  if (node.digest.empty() || nodes_.contains(node.digest)) return;
+  if (!nodes_.contains(node.parent)) node.parent.clear();
+  TreeNode& parent = nodes_.at(node.parent);
+  ++parent.children;
+  parent.barren = node.usable() && node.ratio > parent.ratio ? 0 : parent.barren + 1;
+  ++since_restart_;
+  if (node.usable() && node.ratio > nodes_.at(best_).ratio) {
+    best_ = node.digest;
+    without_gain_ = 0;
+    since_restart_ = 0;
+  } else {
+    ++without_gain_;
+  }
+  order_.push_back(node.digest);
+  nodes_[node.digest] = std::move(node);
+}
+
+std::string SearchTree::Branch(std::string digest) const {
+  while (!digest.empty()) {
+    const std::string& parent = nodes_.at(digest).parent;
+    if (parent.empty()) return digest;
+    digest = parent;
+  }
+  return digest;
+}
+
+SearchTree::Choice SearchTree::ChooseParent() {
+  Choice choice;
+  choice.restarted = options_.restart_after > 0 && since_restart_ >= options_.restart_after;
+  const std::string best_branch = Branch(best_);
+  std::vector<const TreeNode*> usable;
+  for (const auto& [digest, node] : nodes_) {
+    if (!node.usable() || node.barren >= options_.dead_after) continue;
+    if (choice.restarted && !digest.empty() && Branch(digest) == best_branch) continue;
+    usable.push_back(&node);
+  }
+  if (choice.restarted) since_restart_ = 0;
+  if (usable.empty()) {  // All are dead ends: the best is as good as any.
+    choice.node = &nodes_.at(best_);
+    return choice;
+  }
+  std::vector<double> ratios;
+  for (const TreeNode* node : usable) ratios.push_back(std::log(node->ratio));
+  std::sort(ratios.begin(), ratios.end());
+  const double median = ratios[ratios.size() / 2];
+  double spread = 0;
+  for (const double ratio : ratios) spread += std::abs(ratio - median);
+  spread = std::max(spread / static_cast<double>(ratios.size()), 0.01);
+  std::vector<double> weights;
+  double sum = 0;
+  for (const TreeNode* node : usable) {
+    const double score = (std::log(node->ratio) - median) / spread;
+    weights.push_back(1 / (1 + std::exp(-options_.greed * score)) / (1 + node->children));
+    sum += weights.back();
+  }
+  double draw = random_.Uniform() * sum;
+  for (std::size_t i = 0; i < usable.size(); ++i) {
+    draw -= weights[i];
+    if (draw <= 0 || i + 1 == usable.size()) {
+      choice.node = usable[i];
+      break;
+    }
+  }
+  return choice;
+}
+
+const TreeNode* SearchTree::Find(const std::string& digest) const {
+  const auto found = nodes_.find(digest);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+const TreeNode& SearchTree::best() const { return nodes_.at(best_); }
+
+std::vector<const TreeNode*> SearchTree::Recent(std::size_t limit) const {
+  std::vector<const TreeNode*> recent;
+  const std::size_t begin = order_.size() - std::min(order_.size(), limit);
+  for (std::size_t i = begin; i < order_.size(); ++i) recent.push_back(&nodes_.at(order_[i]));
+  return recent;
+}
+
+std::map<std::string, int> SearchTree::TriedFrom(const std::string& parent) const {
+  std::map<std::string, int> tried;
+  for (const std::string& digest : order_) {
+    const TreeNode& node = nodes_.at(digest);
+    if (node.parent == parent && !node.technique.empty()) ++tried[node.technique];
+  }
+  return tried;
+}
+
+}  // namespace fettle

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The tree of candidates that a model has made: whom to start from next. Deterministic in its seed
+// and what was added.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "core/verdict.h"
+
+namespace fettle {
+
+struct TreeNode {
+  std::string digest;  // Empty: the root, which is the denominator.
+  std::string parent;
+  std::string technique;
+  double ratio = 0;  // Over the denominator; 0: not measured.
+  Verdict verdict = Verdict::kNoWin;
+  std::string message;  // Of the verdict, short.
+  int children = 0;
+  int barren = 0;  // Children in a row that were no better than it.
+  bool usable() const { return ratio > 0; }
+};
+
+struct TreeOptions {
+  int dead_after = 4;     // Barren children after which a node is left alone.
+  int restart_after = 6;  // Rounds without a better candidate before starting anew elsewhere.
+  double greed = 2;       // How steeply weight rises with the ratio.
+};
+
+class SearchTree {
+ public:
+  SearchTree(std::uint64_t seed, TreeOptions options);
+
+  // False where the same normalized source with the same values was added or reserved before.
+  bool Reserve(const std::string& normalized_source, const std::string& values);
+  // Adds a judged candidate. Unknown parents count as the root.
+  void Add(TreeNode node);
+
+  // The next parent: weight falls with the number of children and rises with speed (relative to the
+  // median of the usable ones); dead ends are left out. After a stagnation it is the root or a good
+  // node of another branch than the best's, and `restarted` is set.
+  struct Choice {
+    const TreeNode* node = nullptr;  // Never null.
+    bool restarted = false;
+  };
+  Choice ChooseParent();
+
+  // Null: no such candidate. Empty: the root.
+  const TreeNode* Find(const std::string& digest) const;
+  const TreeNode& best() const;  // The root where nothing is better.
+  int rounds_without_gain() const { return without_gain_; }
+  // The last `limit` in order of arrival, newest last.
+  std::vector<const TreeNode*> Recent(std::size_t limit) const;
+  // Techniques that were tried from `parent`, and how often.
+  std::map<std::string, int> TriedFrom(const std::string& parent) const;
+  std::size_t size() const { return order_.size(); }
+
+ private:
+  // The child of the root that `digest` descends from.
+  std::string Branch(std::string digest) const;
+
+  const TreeOptions options_;
+  Random random_;
+  std::map<std::string, TreeNode> nodes_;
+  std::vector<std::string> order_;  // Without the root.
+  std::set<std::string> sources_;
+  std::string best_;
+  int without_gain_ = 0;
+  int since_restart_ = 0;
+};
+
+}  // namespace fettle

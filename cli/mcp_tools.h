@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/mcp_protocol.h"
+#include "cli/proposals_client.h"
+
+namespace fettle {
+
+// The tools of one job (docs/mcp.md) over the Proposals service. Every reply is at most 24,000
+// bytes of JSON. `client` must outlive them; `job` is used where a call names none.
+std::unique_ptr<McpTools> MakeProposalTools(ProposalsClient& client, std::string job);
+
+}  // namespace fettle

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "agent/llm/llm_client.h"
+#include "agent/model_catalog.h"
+#include "core/clock.h"
+#include "store/records.h"
+#include "store/store.h"
+
+namespace fettle {
+
+// A job's record of what was asked outside and what came back. Each call is stored, with its budget
+// reserved, before it is sent, and settled when it ends; calls in flight at a crash stay charged in
+// full. After a restart the answers that had arrived are handed out again, each once, to the same
+// questions in the same order. Thread-safe.
+class LlmJournal {
+ public:
+  // `store` and `clock` outlive it.
+  LlmJournal(Store& store, Clock& clock, std::string job_id);
+
+  // Reads the answers of an earlier run and gives up what was in flight then.
+  absl::Status Load();
+
+  // The stored answer to this question that was not handed out yet.
+  absl::StatusOr<std::optional<nlohmann::json>> Recall(const std::string& kind,
+                                                       const nlohmann::json& question);
+  // Stores a call that is about to be sent, charged at `bound`. kAborted: the job's budget of
+  // tokens or money does not allow it.
+  absl::StatusOr<AgentCallRow> Begin(const std::string& kind, const std::string& model,
+                                     const nlohmann::json& question, const TokenCost& bound);
+  absl::Status Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
+                        std::int64_t device_ms);
+  // `charged`: what an answer that never came in full is taken to have cost.
+  absl::Status Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged);
+
+ private:
+  static std::string DigestOf(const std::string& kind, const std::string& question);
+
+  Store& store_;
+  Clock& clock_;
+  const std::string job_id_;
+  std::mutex mutex_;
+  // Reply blobs by question, oldest first. Guarded by mutex_.
+  std::map<std::string, std::deque<std::string>> answers_;
+};
+
+// A model whose every call goes through the journal. One attempt is one call: a client that retries
+// belongs around it.
+class JournaledClient final : public LlmClient {
+ public:
+  // All outlive it. `settled` is called after each call.
+  JournaledClient(LlmClient& inner, LlmJournal& journal, ModelSpec model, std::string kind,
+                  std::function<void()> settled);
+  std::string_view provider() const override { return inner_.provider(); }
+  absl::StatusOr<LlmReply> Complete(const LlmRequest& request, std::stop_token stop) override;
+
+ private:
+  LlmClient& inner_;
+  LlmJournal& journal_;
+  const ModelSpec model_;
+  const std::string kind_;
+  const std::function<void()> settled_;
+};
+
+}  // namespace fettle

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// TryProposal: one evaluation outside the candidates.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "agent/feedback.h"
+#include "core/status_macros.h"
+#include "core/text.h"
+#include "proto/channel.h"
+#include "server/errors.h"
+#include "server/ids.h"
+#include "server/job_kernels.h"
+#include "server/job_measures.h"
+#include "server/limits.h"
+#include "server/proposals_service.h"
+#include "server/unary.h"
+#include "server/unit_call.h"
+#include "store/job_store.h"
+#include "store/proposal_store.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMaxTries = 2'000;  // Of one job; a limit on mischief, not on work.
+
+absl::Status BadMode() {
+  return WithErrorCode(errors::BadField("mode", "must be compile, check, bugs or measure"),
+                       "bad_request");
+}
+
+}  // namespace
+
+absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest& request) {
+  FETTLE_ASSIGN_OR_RETURN(const JobRow job, OpenJob(request.job_id()));
+  if (job.budget.device_ms > 0 && job.spent.device_ms >= job.budget.device_ms) {
+    return WithErrorCode(absl::ResourceExhaustedError("the job's device time is spent"),
+                         "budget_spent");
+  }
+  std::int64_t tries = 0;
+  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(tries, CountTries(db, job.id));
+    return absl::OkStatus();
+  }));
+  if (tries >= kMaxTries) {
+    return WithErrorCode(
+        absl::ResourceExhaustedError(fmt::format("the job has had its {} tries", kMaxTries)),
+        "tries_spent");
+  }
+  FETTLE_ASSIGN_OR_RETURN(const auto task, TaskOf(job));
+  FETTLE_ASSIGN_OR_RETURN(const Resolved resolved, Resolve(*task, job, request.change()));
+  std::optional<TaskRow> row;
+  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(row, FindTask(db, job.task_digest));
+    return absl::OkStatus();
+  }));
+  if (!row.has_value()) return absl::DataLossError("the job's task is not in the store");
+  WorkUnit unit;
+  unit.kind = UnitKind::kEvaluate;
+  unit.task_digest = job.task_digest;
+  unit.task_blob = row->blob;
+  unit.target = job.target;
+  unit.device_model = job.device_model;
+  unit.candidate = resolved.kernel;
+  FETTLE_ASSIGN_OR_RETURN(unit.denominator, FindDenominator(parts_.store, *task, job));
+  unit.seed = RandomSeed();
+  unit.held_out_seed = RandomSeed();
+  unit.screen = false;
+  unit.only_case = request.only_case();
+  unit.deadline_ms = limits::kConfirmDeadlineMs;
+  const std::string& mode = request.mode();
+  unit.measure = mode == "measure";
+  if (mode == "compile") {
+    unit.kind = UnitKind::kCompile;
+  } else if (mode == "bugs") {
+    // Kernels for a GPU are looked at on the cpu target, which alone has a check mode.
+    unit.check_mode = true;
+    unit.target = "cpu";
+    if (job.target != "cpu") unit.device_model.clear();
+    if (!parts_.dispatcher.Choose("cpu").has_value()) {
+      return WithErrorCode(errors::NoWorkerFor("cpu"), "no_worker");
+    }
+  } else if (mode != "check" && mode != "measure") {
+    return BadMode();
+  }
+  return unit;
+}
+
+absl::Status ProposalsService::EndTry(const v1::TryProposalRequest& request, const UnitEnd& outcome,
+                                      v1::TryProposalResponse& response) {
+  const json document = json::parse(outcome.result_json, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return absl::InternalError("the worker's result is not JSON");
+  FETTLE_ASSIGN_OR_RETURN(UnitResult result, UnitResultFromJson(document));
+  FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job(request.job_id()));
+  TryRow row;
+  row.job_id = job.id;
+  row.mode = request.mode();
+  row.candidate_digest = CutText(outcome.unit.id, limits::kMaxNameBytes);
+  row.device_ms = (result.device_ns + 500'000) / 1'000'000;
+  row.created_ns = parts_.clock.NowNs();
+  if (result.verdict.has_value()) {
+    result.verdict = WithoutSecrets(*result.verdict);
+    row.verdict = std::string(VerdictName(result.verdict->verdict));
+  }
+  FETTLE_RETURN_IF_ERROR(parts_.store.Write([&](Connection& db) { return InsertTry(db, row); }));
+  if (row.device_ms > 0) parts_.jobs.Charge(job.id, row.device_ms);
+  FeedbackInput input;
+  input.verdict = result.verdict.has_value() ? &*result.verdict : nullptr;
+  input.evaluation = &result;
+  if (result.measurement.has_value()) input.ratio = CombinedRatio(*result.measurement);
+  json feedback = MakeFeedback(input, kMaxReplyBytes * 3 / 4);
+  feedback["mode"] = request.mode();
+  feedback["passed"] = !result.verdict.has_value();
+  response.set_feedback_json(feedback.dump(-1, ' ', false, kReplaceInvalid));
+  FETTLE_ASSIGN_OR_RETURN(*response.mutable_bar_json(), Bar(job));
+  response.set_next_action(
+      result.verdict.has_value() ? NextAction(*result.verdict)
+      : request.mode() == "measure"
+          ? "nothing counts until it is proposed: propose it if it beats the bar"
+          : "nothing wrong was found: measure it, or propose it");
+  return absl::OkStatus();
+}
+
+ProposalsService::Unary* ProposalsService::TryProposal(Context* context,
+                                                       const v1::TryProposalRequest* request,
+                                                       v1::TryProposalResponse* response) {
+  if (absl::Status allowed =
+          parts_.access.CheckJob(*context, AccessRole::kPropose, request->job_id());
+      !allowed.ok()) {
+    return RefuseUnary(allowed);
+  }
+  return UnitCall::Start(
+      parts_.dispatcher, parts_.events, parts_.executor,
+      [this, request] { return TryUnit(*request); },
+      [this, request, response](const UnitEnd& outcome) {
+        return EndTry(*request, outcome, *response);
+      });
+}
+
+}  // namespace fettle

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/agent_call_store.h"
+
+#include "core/status_macros.h"
+#include "store/row_io.h"
+
+namespace fettle {
+namespace {
+
+#define FETTLE_CALL_COLUMNS                                                                 \
+  "job_id, sequence, kind, model, request_digest, request_blob, state, reply_blob, error, " \
+  "tokens, usd, device_ms, created_ns, ended_ns"
+
+AgentCallRow ReadCall(const Statement& statement) {
+  RowReader read(statement);
+  AgentCallRow row;
+  row.job_id = read.Text();
+  row.sequence = read.Int();
+  row.kind = read.Text();
+  row.model = read.Text();
+  row.request_digest = read.Text();
+  row.request_blob = read.Text();
+  row.state = read.Text();
+  row.reply_blob = read.Text();
+  row.error = read.Text();
+  row.tokens = read.Int();
+  row.usd = read.Real();
+  row.device_ms = read.Int();
+  row.created_ns = read.Int();
+  row.ended_ns = read.Int();
+  return row;
+}
+
+}  // namespace
+
+absl::Status InsertAgentCall(Connection& db, AgentCallRow& row) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement last,
+      db.Cached("SELECT coalesce(max(sequence), 0) + 1 FROM agent_calls WHERE job_id = ?"));
+  last->Bind(1, std::string_view(row.job_id));
+  FETTLE_ASSIGN_OR_RETURN(const bool found, last->Step());
+  row.sequence = found ? last->Int64(0) : 1;
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement insert,
+                          db.Cached("INSERT INTO agent_calls (" FETTLE_CALL_COLUMNS
+                                    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  RowBinder(*insert)
+      .Text(row.job_id)
+      .Int(row.sequence)
+      .Text(row.kind)
+      .Text(row.model)
+      .Text(row.request_digest)
+      .Text(row.request_blob)
+      .Text(row.state)
+      .Text(row.reply_blob)
+      .Text(row.error)
+      .Int(row.tokens)
+      .Real(row.usd)
+      .Int(row.device_ms)
+      .Int(row.created_ns)
+      .Int(row.ended_ns);
+  return insert->Run();
+}
+
+absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached("UPDATE agent_calls SET (state, reply_blob, error, tokens, usd, device_ms, "
+                "ended_ns) = (?, ?, ?, ?, ?, ?, ?) WHERE job_id = ? AND sequence = ?"));
+  RowBinder(*update)
+      .Text(row.state)
+      .Text(row.reply_blob)
+      .Text(row.error)
+      .Int(row.tokens)
+      .Real(row.usd)
+      .Int(row.device_ms)
+      .Int(row.ended_ns)
+      .Text(row.job_id)
+      .Int(row.sequence);
+  return update->Run();
+}
+
+absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::string_view job_id,
+                                                         std::int64_t after, int limit) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT " FETTLE_CALL_COLUMNS
+                " FROM agent_calls WHERE job_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"));
+  RowBinder(*select).Text(job_id).Int(after).Int(limit);
+  return ReadAll<AgentCallRow>(*select, ReadCall);
+}
+
+absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached("UPDATE agent_calls SET state = 'lost', ended_ns = ?, error = 'in flight when the "
+                "server ended' WHERE job_id = ? AND state = 'sent'"));
+  RowBinder(*update).Int(now_ns).Text(job_id);
+  return update->Run();
+}
+
+absl::StatusOr<AgentCharges> SumAgentCalls(Connection& db, std::string_view job_id) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT coalesce(sum(tokens), 0), coalesce(sum(usd), 0.0) FROM agent_calls WHERE "
+                "job_id = ?"));
+  select->Bind(1, job_id);
+  FETTLE_ASSIGN_OR_RETURN(const bool found, select->Step());
+  AgentCharges charges;
+  if (found) charges = {select->Int64(0), select->Double(1)};
+  return charges;
+}
+
+absl::Status PutTranscript(Connection& db, std::string_view job_id, std::string_view digest,
+                           std::string_view blob) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement insert,
+      db.Cached("INSERT INTO transcripts (job_id, candidate_digest, blob) VALUES (?, ?, ?) ON "
+                "CONFLICT (job_id, candidate_digest) DO NOTHING"));
+  RowBinder(*insert).Text(job_id).Text(digest).Text(blob);
+  return insert->Run();
+}
+
+absl::StatusOr<std::string> FindTranscript(Connection& db, std::string_view job_id,
+                                           std::string_view digest) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT blob FROM transcripts WHERE job_id = ? AND candidate_digest = ?"));
+  RowBinder(*select).Text(job_id).Text(digest);
+  FETTLE_ASSIGN_OR_RETURN(const bool found, select->Step());
+  return found ? select->Text(0) : std::string();
+}
+
+}  // namespace fettle

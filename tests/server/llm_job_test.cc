@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs around a model, on real sockets: a local HTTP server plays the model, a scripted worker the
+// GPU.
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "core/digest.h"
+#include "fettle/v1/proposals.grpc.pb.h"
+#include "store/agent_call_store.h"
+#include "store/files.h"
+#include "tests/fakes/fake_http_server.h"
+#include "tests/fakes/model_answers.h"
+#include "tests/server/server_fixture.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Piece = FakeHttpServer::Piece;
+
+constexpr char kKey[] = "sk-very-secret-0123456789";
+
+class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    setenv("FETTLE_TEST_KEY", kKey, 1);
+    answers_.anthropic = GetParam() == "anthropic";
+  }
+  ServerOptions RealOptions(double idle_seconds = 20) {
+    ServerOptions options = Options();
+    options.proposers = nullptr;
+    options.proposer_kinds = DefaultProposerKinds();
+    options.models_file = folder_.str() + "/models.json";
+    options.retry.max_attempts = 4;
+    options.sleep = [this](std::chrono::milliseconds wait, std::stop_token) {
+      waited_ms_ += wait.count();
+      return true;
+    };
+    const json price = {{"input", 1}, {"output", 2}, {"cache_read", 1}, {"cache_write", 1}};
+    const json model = {{"provider", GetParam()},       {"base_url", model_.url()},
+                        {"key_env", "FETTLE_TEST_KEY"}, {"context_tokens", 200'000},
+                        {"max_output_tokens", 4'000},   {"idle_seconds", idle_seconds},
+                        {"usd_per_million", price}};
+    std::ofstream(options.models_file)
+        << json{{"format", 1}, {"default", "m"}, {"models", {{"m", model}}}}.dump();
+    return options;
+  }
+  static FakeAnswer Answer(const WorkUnit& unit) {
+    if (unit.kind == UnitKind::kRegister) return {.result = PassedRegistration(unit)};
+    const std::string& source = unit.candidate.kernel.source;
+    if (source.find("scale(") == std::string::npos) {  // The plan calls another kernel.
+      return {.result =
+                  JudgedResult(unit, Verdict::kCompileError, Stage::kCompile, "compile_rejected")};
+    }
+    const auto speed = [](const KernelUnderTest& kernel) {
+      const std::size_t at = kernel.kernel.source.find("\"speed ");
+      return at == std::string::npos ? 1 : std::stod(kernel.kernel.source.substr(at + 7));
+    };
+    const double incumbent = unit.incumbent.has_value() ? speed(*unit.incumbent) : 1;
+    return {.result = MeasuredResult(unit, speed(unit.candidate) / speed(unit.denominator),
+                                     speed(unit.candidate) / incumbent)};
+  }
+  void Begin() {
+    StartServer(RealOptions());
+    StartWorker(Answer);
+  }
+  // Text that makes another kernel, which a comment would not.
+  static std::string Tag(const std::string& marker) {
+    return "static const char* tag = \"" + marker + "\";\n";
+  }
+  FakeHttpServer::Answer Proposal(const std::string& marker) const {
+    return answers_.Call(
+        "propose", {{"source", ScaleTask(1)["kernel.cu"] + Tag(marker)}, {"rationale", "because"}});
+  }
+  // Plans, and proposes ever faster kernels.
+  FakeHttpServer::Responder Helpful() {
+    return [this](const std::string& request) {
+      if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("vector-loads");
+      return Proposal(fmt::format("speed {}", 1.1 + 0.1 * ++proposed_));
+    };
+  }
+  std::string Start(const std::function<void(v1::SubmitJobRequest&)>& change = {}) {
+    v1::SubmitJobRequest request = Request("");
+    request.set_task_blob(PackTaskFiles(ScaleTask(1)));
+    request.set_proposer("llm");
+    request.mutable_budget()->set_candidates(3);
+    if (change) change(request);
+    return Submit(request).id();
+  }
+  v1::Job Ended(const std::string& id) {
+    Watch(id);
+    return GetJob(id);
+  }
+  std::vector<std::string> Notes(const std::string& id) {
+    std::vector<std::string> notes;
+    for (const v1::JobEvent& event : Watch(id)) {
+      if (event.has_note()) notes.push_back(event.note().code() + ": " + event.note().text());
+    }
+    return notes;
+  }
+
+  FakeHttpServer model_;
+  ModelAnswers answers_;
+  std::atomic<int> proposed_ = 0;
+  std::atomic<std::int64_t> waited_ms_ = 0;
+};
+
+TEST_P(LlmJobTest, AModelFindsFasterKernelsAndEverythingIsKept) {
+  model_.Respond(Helpful());
+  Begin();
+  const std::string id = Start();
+  const v1::Job job = Ended(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.spent().candidates(), 3);
+  EXPECT_NEAR(job.best_ratio_tuned(), 1.4, 0.01);
+  // Two calls a round, 1,200 tokens each; a fourth round may be under way when the budget ends.
+  EXPECT_GE(job.spent().tokens(), 6 * 1'200);
+  EXPECT_GT(job.spent().usd(), 0);
+  const std::vector<v1::Candidate> rows = Candidates(id);
+  ASSERT_EQ(rows.size(), 3U);
+  for (const v1::Candidate& row : rows) {
+    EXPECT_EQ(row.proposer(), "llm");
+    EXPECT_EQ(row.technique(), "vector-loads");
+    grpc::ClientContext context;
+    v1::GetCandidateRequest request;
+    request.set_job_id(id);
+    request.set_digest(row.digest());
+    v1::GetCandidateResponse response;
+    ASSERT_TRUE(stub_->GetCandidate(&context, request, &response).ok());
+    EXPECT_EQ(response.candidate().rationale(), "because");
+    EXPECT_EQ(response.candidate().transcript().size(), 64U);
+  }
+  EXPECT_THAT(model_.requests().at(0), HasSubstr(kKey));
+  // The key is in no file of the data folder. (Blobs are compressed: all is read through the
+  // store.)
+  server_.reset();
+  const auto store = Store::Open({.data_dir = folder_.str() + "/data"});
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<AgentCallRow> calls;
+  ASSERT_TRUE((*store)
+                  ->Read([&](Connection& db) -> absl::Status {
+                    FETTLE_ASSIGN_OR_RETURN(calls, ListAgentCalls(db, id, 0, 1'000));
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_GE(calls.size(), 6U);
+  for (const AgentCallRow& call : calls) {
+    for (const std::string& blob : {call.request_blob, call.reply_blob}) {
+      if (blob.empty()) continue;
+      EXPECT_THAT(*(*store)->blobs().Get(blob), Not(HasSubstr(kKey)));
+    }
+    EXPECT_THAT(call.error, Not(HasSubstr(kKey)));
+  }
+}
+
+TEST_P(LlmJobTest, FinalFaultsStopTheJobWithTheReason) {
+  Begin();
+  struct Row {
+    int status;
+    std::string text;
+  };
+  for (const Row& row : {Row{401, "check the key"}, Row{404, "model's name"}, Row{400, "no luck"},
+                         Row{500, "4 attempts"}}) {
+    model_.Play({HttpAnswer(row.status, R"({"error":{"message":"no luck"}})")});
+    const v1::Job job = Ended(Start());
+    EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED) << row.status;
+    EXPECT_THAT(job.message(), HasSubstr(row.text));
+    EXPECT_THAT(job.message(), Not(HasSubstr(kKey)));
+    EXPECT_EQ(job.spent().tokens(), 0) << "an error answer costs nothing";
+  }
+}
+
+TEST_P(LlmJobTest, TheJobGoesOnAfterPassingFaults) {
+  std::atomic<int> number = 0;
+  const auto helpful = Helpful();
+  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+    switch (number++) {
+      case 0:
+        return HttpAnswer(429, "{}", "Retry-After: 7\r\n");
+      case 1:
+        return HttpAnswer(429, "{}");
+      case 2:
+        return HttpAnswer(529, "{}");
+      case 4:
+        return HttpAnswer(502, "<html>bad gateway</html>");
+      case 5:  // Reset in the middle.
+        return {
+            {StreamHead() + answers_.CallText("plan", "{").substr(0, 80), Piece::After::kReset}};
+      case 7:  // Ends too early.
+        return answers_.Stream(answers_.CallText("plan", "{").substr(0, 80));
+      default:
+        return helpful(request);
+    }
+  });
+  Begin();
+  const std::string id = Start();
+  const v1::Job job = Ended(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.spent().candidates(), 3);
+  EXPECT_GE(waited_ms_, 7'000);
+  EXPECT_THAT(Notes(id), ::testing::Contains(HasSubstr("model_retry")));
+}
+
+TEST_P(LlmJobTest, AStalledStreamIsGivenUpAndAskedAgain) {
+  std::atomic<int> number = 0;
+  const auto helpful = Helpful();
+  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+    if (number++ == 0) return {{StreamHead(), Piece::After::kStall}};
+    return helpful(request);
+  });
+  StartServer(RealOptions(/*idle_seconds=*/0.2));
+  StartWorker(Answer);
+  const v1::Job job = Ended(Start());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  // What broke off may have been paid: it is charged in full.
+  EXPECT_GT(job.spent().tokens(), 4'000);
+}
+
+TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
+  const std::vector<std::function<FakeHttpServer::Answer()>> useless = {
+      [&] { return answers_.Stream(answers_.CallText("propose", "{\"source\": \"cut", 10, 10)); },
+      [&] {
+        return answers_.Call("format_disk", {{"now", true}});
+      },
+      [&] {
+        return answers_.Call("propose", {{"source", {1, 2}}, {"rationale", 7}});
+      },
+      [&] { return answers_.Stream(answers_.TextOnly("I would rather talk about it.")); },
+      [&] { return answers_.Stream(answers_.TextOnly("")); },
+      [&] { return answers_.Stream(answers_.TextOnly("no", "refusal")); },
+      [&] {  // Half a character.
+        std::string text = answers_.TextOnly("cafe");
+        text.replace(text.find("cafe") + 3, 1, "\xC3");
+        return answers_.Stream(text);
+      },
+      [&] { return answers_.Stream(answers_.TextOnly(std::string(2 << 20, 'x'))); },
+  };
+  Begin();
+  for (std::size_t i = 0; i < useless.size(); ++i) {
+    model_.Respond([&](const std::string& request) {
+      return ModelAnswers::AsksForPlan(request) ? answers_.Plan("a") : useless[i]();
+    });
+    const v1::Job job =
+        Ended(Start([](auto& request) { request.set_options_json("{\"turns\": 3}"); }));
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << i << job.message();
+    EXPECT_THAT(job.message(), HasSubstr("nothing usable in 8 rounds in a row")) << i;
+    EXPECT_EQ(job.spent().candidates(), 0) << i;
+    EXPECT_GT(job.spent().tokens(), 0) << i;
+  }
+}
+
+TEST_P(LlmJobTest, AWrongKernelNameIsRepairedAndRepeatsCostNothing) {
+  std::atomic<int> writes = 0;
+  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+    if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("a");
+    if (writes++ == 0) {
+      return answers_.Call("propose",
+                           {{"source", "__global__ void other(float* y) {}"}, {"rationale", "r"}});
+    }
+    return Proposal("speed 1.3");  // From then on the same, again and again.
+  });
+  Begin();
+  const v1::Job job = Ended(Start([](auto& r) { r.mutable_budget()->set_candidates(50); }));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.spent().candidates(), 2);
+  EXPECT_EQ(job.verdict_counts().at("COMPILE_ERROR"), 1);
+  EXPECT_EQ(job.verdict_counts().at("WIN"), 1);
+  EXPECT_THAT(job.message(), HasSubstr("only repeats"));
+}
+
+TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
+  Begin();
+  // However a server counts: honestly, nothing at all, or absurdly much.
+  for (const std::int64_t reported :
+       {std::int64_t{1'000}, std::int64_t{0}, std::int64_t{1} << 60}) {
+    model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+      const json plan = {{"bottleneck", "b"}, {"technique", "t"}, {"change", "c"}};
+      const json proposal = {{"source", ScaleTask(1)["kernel.cu"] +
+                                            Tag(fmt::format("speed {}", 1 + 0.1 * ++proposed_))},
+                             {"rationale", "r"}};
+      const bool asks = ModelAnswers::AsksForPlan(request);
+      return answers_.Stream(answers_.CallText(
+          asks ? "plan" : "propose", (asks ? plan : proposal).dump(), reported, reported));
+    });
+    const v1::Job tokens = Ended(Start([](auto& r) {
+      r.mutable_budget()->set_candidates(1'000);
+      r.mutable_budget()->set_tokens(100'000);
+    }));
+    EXPECT_EQ(tokens.state(), v1::JOB_STATE_SUCCEEDED) << tokens.message();
+    EXPECT_THAT(tokens.message(), HasSubstr("budget of tokens is spent"));
+    EXPECT_LE(tokens.spent().tokens(), 100'000);
+    EXPECT_GT(tokens.spent().tokens(), 0);
+    const v1::Job usd = Ended(Start([](auto& r) {
+      r.mutable_budget()->set_candidates(1'000);
+      r.mutable_budget()->set_usd(0.1);
+    }));
+    EXPECT_THAT(usd.message(), HasSubstr("budget of USD is spent"));
+    EXPECT_LE(usd.spent().usd(), 0.1);
+    EXPECT_GT(usd.spent().usd(), 0);
+  }
+}
+
+TEST_P(LlmJobTest, ARestartAsksNothingTwiceAndKeepsTheBudget) {
+  std::atomic<bool> stall = false;
+  std::mutex mutex;
+  std::map<std::string, int> asked;  // By body.
+  const auto helpful = Helpful();
+  std::atomic<int> total = 0;
+  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+    ++total;
+    if (stall) return {{StreamHead(), Piece::After::kStall}};
+    {
+      const std::lock_guard lock(mutex);
+      ++asked[Sha256Hex(request.substr(request.find("\r\n\r\n")))];
+    }
+    return helpful(request);
+  });
+  Begin();
+  const std::string id = Start([](auto& r) { r.mutable_budget()->set_candidates(30); });
+  while (GetJob(id).spent().candidates() < 2) std::this_thread::yield();
+  stall = true;
+  const int before = total;
+  while (total == before) std::this_thread::yield();  // A call is in flight.
+  worker_.reset();
+  server_.reset();
+  stall = false;
+  Begin();
+  const v1::Job job = Ended(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.spent().candidates(), 30);
+  EXPECT_EQ(Candidates(id).size(), 30U);
+  for (const auto& [body, count] : asked)
+    EXPECT_EQ(count, 1) << "an answered question was asked again";
+  // The call in flight stays charged at its bound, which is more than one answer costs.
+  EXPECT_GT(job.spent().tokens(), 60 * 1'200 + 4'000);
+}
+
+TEST_P(LlmJobTest, CancellingDoesNotWaitForTheModel) {
+  model_.Play({{{StreamHead(), Piece::After::kStall}}});
+  Begin();
+  const std::string id = Start();
+  model_.AwaitRequests(1);
+  const auto begin = std::chrono::steady_clock::now();
+  grpc::ClientContext context;
+  v1::CancelJobRequest request;
+  request.set_job_id(id);
+  v1::CancelJobResponse response;
+  ASSERT_TRUE(stub_->CancelJob(&context, request, &response).ok());
+  EXPECT_EQ(Ended(id).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_P(LlmJobTest, AMissingKeyOrModelIsNamed) {
+  unsetenv("FETTLE_TEST_KEY");
+  Begin();
+  EXPECT_THAT(Ended(Start()).message(), HasSubstr("FETTLE_TEST_KEY"));
+  setenv("FETTLE_TEST_KEY", kKey, 1);
+  EXPECT_THAT(Ended(Start([](auto& r) { r.set_options_json(R"({"model": "nobody"})"); })).message(),
+              HasSubstr("'nobody' is not known"));
+  EXPECT_THAT(Ended(Start([](auto& r) {
+                r.set_proposer("replay");
+                r.set_options_json(R"({"recording": "../x"})");
+              })).message(),
+              HasSubstr("no recording"));
+}
+
+TEST_P(LlmJobTest, ARecordedJobIsReplayedAndLabelled) {
+  model_.Respond(Helpful());
+  Begin();
+  const std::string id = Start();
+  Ended(id);
+  const auto proposals = v1::Proposals::NewStub(channel_);
+  grpc::ClientContext context;
+  v1::GetRecordingRequest request;
+  request.set_job_id(id);
+  v1::GetRecordingResponse response;
+  ASSERT_TRUE(proposals->GetRecording(&context, request, &response).ok());
+  std::filesystem::create_directories(folder_.str() + "/data/recordings");
+  std::ofstream(folder_.str() + "/data/recordings/mine.json") << response.recording_json();
+  json only = json::parse(response.recording_json());
+  only["calls"] = json::array();
+  std::ofstream(folder_.str() + "/data/recordings/proposals.json") << only.dump();
+  model_.Respond([](const std::string&) { return HttpAnswer(500, "{}"); });
+  for (const char* name : {"mine", "proposals"}) {
+    const std::string replayed = Start([&](auto& r) {
+      r.set_proposer("replay");
+      r.mutable_budget()->set_candidates(50);
+      r.set_options_json(json{{"recording", name}}.dump());
+    });
+    const v1::Job job = Ended(replayed);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+    EXPECT_THAT(job.message(), HasSubstr("replay"));
+    // A fourth proposal may have been written before the recorded job ended.
+    EXPECT_GE(job.spent().candidates(), 3) << name;
+    EXPECT_LE(job.spent().candidates(), 4) << name;
+    EXPECT_EQ(job.spent().tokens(), 0);
+    EXPECT_GE(job.best_ratio_tuned(), 1.39);
+    for (const v1::Candidate& row : Candidates(replayed)) EXPECT_EQ(row.proposer(), "replay");
+    EXPECT_THAT(Notes(replayed), ::testing::Contains(HasSubstr("a replay of a recording")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, LlmJobTest, ::testing::Values("anthropic", "openai"),
+                         [](const auto& param) { return param.param; });
+
+}  // namespace
+}  // namespace fettle
