@@ -181,7 +181,11 @@ void JobRun::Loop(std::stop_token stop) {
     }
     spdlog::error("job_failed job_id={} error={}", id_, message);
     const absl::Status failed = Finish(job_state::kFailed, message);
-    if (!failed.ok() && !IsTransient(failed)) {
+    if (failed.ok()) {
+      finished_();
+      return;
+    }
+    if (!IsTransient(failed)) {
       // Nothing more can be stored; the job stays as it is for the next start.
       spdlog::error("job_stuck job_id={} error={}", id_, StatusText(failed));
       SetWaiting(message);

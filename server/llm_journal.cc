@@ -48,8 +48,7 @@ absl::Status LlmJournal::Load() {
     after = rows.back().sequence;
     const std::lock_guard lock(mutex_);
     for (const AgentCallRow& row : rows) {
-      if (row.state == call_state::kAnswered)
-        answers_[row.request_digest].push_back(row.reply_blob);
+      if (row.state == call_state::kAnswered) answers_[row.request_digest].push_back(row.sequence);
     }
   }
 }
@@ -57,19 +56,23 @@ absl::Status LlmJournal::Load() {
 absl::StatusOr<std::optional<json>> LlmJournal::Recall(const std::string& kind,
                                                        const json& question) {
   const std::string digest = DigestOf(kind, Compact(question));
-  std::string blob;
+  std::int64_t sequence = 0;
   {
     const std::lock_guard lock(mutex_);
     const auto found = answers_.find(digest);
     if (found == answers_.end()) return std::optional<json>();
-    blob = found->second.front();
+    sequence = found->second.front();
     found->second.pop_front();
     if (found->second.empty()) answers_.erase(found);
   }
-  FETTLE_ASSIGN_OR_RETURN(const std::string text, store_.blobs().Get(blob));
-  json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  AgentCallRow row;
+  FETTLE_RETURN_IF_ERROR(store_.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(row, ReadAgentCall(db, job_id_, sequence));
+    return absl::OkStatus();
+  }));
+  json answer = json::parse(row.reply, nullptr, /*allow_exceptions=*/false);
   if (answer.is_discarded()) {
-    return absl::DataLossError(fmt::format("the stored answer {} is not JSON", blob));
+    return absl::DataLossError(fmt::format("the stored answer {} is not JSON", sequence));
   }
   return std::optional<json>(std::move(answer));
 }
@@ -85,7 +88,7 @@ absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const st
   row.tokens = bound.tokens;
   row.usd = bound.usd;
   row.created_ns = clock_.NowNs();
-  FETTLE_ASSIGN_OR_RETURN(row.request_blob, store_.blobs().Put(text));
+  row.request = text;
   const absl::Status stored = store_.Write([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> job, FindJob(db, job_id_));
     if (!job.has_value()) return absl::NotFoundError("the job is gone");
@@ -105,7 +108,7 @@ absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const st
 
 absl::Status LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost& cost,
                                   std::int64_t device_ms) {
-  FETTLE_ASSIGN_OR_RETURN(row.reply_blob, store_.blobs().Put(Compact(answer)));
+  row.reply = Compact(answer);
   row.state = call_state::kAnswered;
   row.tokens = cost.tokens;
   row.usd = cost.usd;

@@ -50,8 +50,8 @@ class LlmJournal {
   Clock& clock_;
   const std::string job_id_;
   std::mutex mutex_;
-  // Reply blobs by question, oldest first. Guarded by mutex_.
-  std::map<std::string, std::deque<std::string>> answers_;
+  // Answered calls by question, oldest first. Guarded by mutex_.
+  std::map<std::string, std::deque<std::int64_t>> answers_;
 };
 
 // A model whose every call goes through the journal. One attempt is one call: a client that retries

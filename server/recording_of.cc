@@ -19,12 +19,9 @@ using nlohmann::json;
 constexpr int kPage = 200;
 constexpr std::string_view kModelKind = "model/";
 
-absl::StatusOr<json> BlobJson(const Store& store, const std::string& digest) {
-  FETTLE_ASSIGN_OR_RETURN(const std::string text, store.blobs().Get(digest));
+absl::StatusOr<json> ParseStored(const std::string& text) {
   json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) {
-    return absl::DataLossError(fmt::format("blob {} is not JSON", digest));
-  }
+  if (document.is_discarded()) return absl::DataLossError("a stored call is not JSON");
   return document;
 }
 
@@ -42,8 +39,14 @@ absl::Status AddCalls(const Store& store, const JobRow& job, Recording& recordin
       if (row.state != call_state::kAnswered || !row.kind.starts_with(kModelKind)) continue;
       RecordedCall call;
       call.role = row.kind.substr(kModelKind.size());
-      FETTLE_ASSIGN_OR_RETURN(const json request, BlobJson(store, row.request_blob));
-      FETTLE_ASSIGN_OR_RETURN(const json reply, BlobJson(store, row.reply_blob));
+      AgentCallRow whole;
+      const absl::Status read = store.Read([&](Connection& db) -> absl::Status {
+        FETTLE_ASSIGN_OR_RETURN(whole, ReadAgentCall(db, job.id, row.sequence));
+        return absl::OkStatus();
+      });
+      if (!read.ok()) return read;
+      FETTLE_ASSIGN_OR_RETURN(const json request, ParseStored(whole.request));
+      FETTLE_ASSIGN_OR_RETURN(const json reply, ParseStored(whole.reply));
       call.key = RequestKey(call.role, request);
       call.loose = LooseKey(call.role, request);
       FETTLE_ASSIGN_OR_RETURN(call.reply, LlmReplyFromJson(reply));

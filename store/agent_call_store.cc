@@ -2,14 +2,15 @@
 #include "store/agent_call_store.h"
 
 #include "core/status_macros.h"
+#include "store/compress.h"
 #include "store/row_io.h"
 
 namespace fettle {
 namespace {
 
-#define FETTLE_CALL_COLUMNS                                                                 \
-  "job_id, sequence, kind, model, request_digest, request_blob, state, reply_blob, error, " \
-  "tokens, usd, device_ms, created_ns, ended_ns"
+#define FETTLE_CALL_COLUMNS                                                               \
+  "job_id, sequence, kind, model, request_digest, state, error, tokens, usd, device_ms, " \
+  "created_ns, ended_ns"
 
 AgentCallRow ReadCall(const Statement& statement) {
   RowReader read(statement);
@@ -19,9 +20,7 @@ AgentCallRow ReadCall(const Statement& statement) {
   row.kind = read.Text();
   row.model = read.Text();
   row.request_digest = read.Text();
-  row.request_blob = read.Text();
   row.state = read.Text();
-  row.reply_blob = read.Text();
   row.error = read.Text();
   row.tokens = read.Int();
   row.usd = read.Real();
@@ -29,6 +28,13 @@ AgentCallRow ReadCall(const Statement& statement) {
   row.created_ns = read.Int();
   row.ended_ns = read.Int();
   return row;
+}
+
+// Compressed; nothing stays nothing.
+std::string Packed(const std::string& text) { return text.empty() ? "" : ZstdCompress(text); }
+absl::StatusOr<std::string> Unpacked(const std::string& bytes) {
+  if (bytes.empty()) return std::string();
+  return ZstdDecompress(bytes, kMaxDocumentBytes);
 }
 
 }  // namespace
@@ -42,33 +48,34 @@ absl::Status InsertAgentCall(Connection& db, AgentCallRow& row) {
   row.sequence = found ? last->Int64(0) : 1;
   FETTLE_ASSIGN_OR_RETURN(BorrowedStatement insert,
                           db.Cached("INSERT INTO agent_calls (" FETTLE_CALL_COLUMNS
-                                    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                                    ", request_zst, reply_zst) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                                    "?, ?, ?, ?, ?)"));
   RowBinder(*insert)
       .Text(row.job_id)
       .Int(row.sequence)
       .Text(row.kind)
       .Text(row.model)
       .Text(row.request_digest)
-      .Text(row.request_blob)
       .Text(row.state)
-      .Text(row.reply_blob)
       .Text(row.error)
       .Int(row.tokens)
       .Real(row.usd)
       .Int(row.device_ms)
       .Int(row.created_ns)
-      .Int(row.ended_ns);
+      .Int(row.ended_ns)
+      .Blob(Packed(row.request))
+      .Blob(Packed(row.reply));
   return insert->Run();
 }
 
 absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement update,
-      db.Cached("UPDATE agent_calls SET (state, reply_blob, error, tokens, usd, device_ms, "
+      db.Cached("UPDATE agent_calls SET (state, reply_zst, error, tokens, usd, device_ms, "
                 "ended_ns) = (?, ?, ?, ?, ?, ?, ?) WHERE job_id = ? AND sequence = ?"));
   RowBinder(*update)
       .Text(row.state)
-      .Text(row.reply_blob)
+      .Blob(Packed(row.reply))
       .Text(row.error)
       .Int(row.tokens)
       .Real(row.usd)
@@ -87,6 +94,21 @@ absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::st
                 " FROM agent_calls WHERE job_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"));
   RowBinder(*select).Text(job_id).Int(after).Int(limit);
   return ReadAll<AgentCallRow>(*select, ReadCall);
+}
+
+absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_id,
+                                           std::int64_t sequence) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT " FETTLE_CALL_COLUMNS
+                ", request_zst, reply_zst FROM agent_calls WHERE job_id = ? AND sequence = ?"));
+  RowBinder(*select).Text(job_id).Int(sequence);
+  FETTLE_ASSIGN_OR_RETURN(const bool found, select->Step());
+  if (!found) return absl::NotFoundError("no such call");
+  AgentCallRow row = ReadCall(*select);
+  FETTLE_ASSIGN_OR_RETURN(row.request, Unpacked(select->Text(12)));
+  FETTLE_ASSIGN_OR_RETURN(row.reply, Unpacked(select->Text(13)));
+  return row;
 }
 
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns) {

@@ -21,9 +21,12 @@ namespace fettle {
 absl::Status InsertAgentCall(Connection& db, AgentCallRow& row);
 // Writes state, reply, error, charges and end.
 absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row);
-// In order, after `after`.
+// In order, after `after`; without request and reply.
 absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::string_view job_id,
                                                          std::int64_t after, int limit);
+// With request and reply. kNotFound.
+absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_id,
+                                           std::int64_t sequence);
 // Calls that were in flight when the last server ended become lost, at their reservation.
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns);
 

@@ -44,11 +44,7 @@ absl::StatusOr<std::set<std::string>> NeededDigests(const Store& store) {
   std::set<std::string> needed;
   const absl::Status read = store.Read([&](Connection& db) -> absl::Status {
     FETTLE_RETURN_IF_ERROR(AddColumn(db, "SELECT blob FROM tasks", needed));
-    for (const char* column : {"SELECT request_blob FROM agent_calls",
-                               "SELECT reply_blob FROM agent_calls",
-                               "SELECT blob FROM transcripts"}) {
-      FETTLE_RETURN_IF_ERROR(AddColumn(db, column, needed));
-    }
+    FETTLE_RETURN_IF_ERROR(AddColumn(db, "SELECT blob FROM transcripts", needed));
     FETTLE_RETURN_IF_ERROR(
         AddColumn(db,
                   "SELECT b.code_object FROM builds b JOIN evaluations e ON e.unit_id = b.unit_id "

@@ -207,9 +207,9 @@ inline constexpr char kLost[] = "lost";  // In flight when the server ended; cha
 struct AgentCallRow {
   std::string job_id;
   std::int64_t sequence = 0;
-  std::string kind, model, request_digest, request_blob;
-  std::string state = call_state::kSent;
-  std::string reply_blob, error;
+  std::string kind, model, request_digest;
+  std::string request, reply;  // JSON documents; empty in lists.
+  std::string state = call_state::kSent, error;
   std::int64_t tokens = 0;
   double usd = 0;
   std::int64_t device_ms = 0, created_ns = 0, ended_ns = 0;

@@ -272,9 +272,9 @@ CREATE TABLE agent_calls (         -- Every question to a model and every try: b
   kind TEXT NOT NULL,              -- "model/plan", "model/write", "try/compile", ...
   model TEXT NOT NULL,
   request_digest TEXT NOT NULL,    -- Of kind and question: what a repeat is recognized by.
-  request_blob TEXT NOT NULL,
+  request_zst BLOB NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed', 'lost')),
-  reply_blob TEXT NOT NULL,        -- Empty until answered.
+  reply_zst BLOB NOT NULL,         -- Empty until answered.
   error TEXT NOT NULL,
   tokens INTEGER NOT NULL,         -- Charged: the reservation until it is settled.
   usd REAL NOT NULL,

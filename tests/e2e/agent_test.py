@@ -120,7 +120,7 @@ class Agent(unittest.TestCase):
         self.assertLessEqual(repeats, 4, self.model.answered)
 
     def test_demo_replays_the_bundled_recording(self):
-        done = self.fettle.run("demo", "--proposer", "replay", "--minutes", 4, timeout=600)
+        done = self.fettle.run("demo", "--proposer", "replay", "--candidates", 6, "--minutes", 6, timeout=600)
         text = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, text)
         self.assertIn("a replay of recorded work", text)

@@ -296,7 +296,7 @@ TEST_F(ProposalsTest, ATokenOpensItsJobAlone) {
 }
 
 TEST_F(ProposalsTest, TheTunerFitsWhatAProposalAsksFor) {
-  // BLOCK 4 is the fastest of 1 to 6.
+  // BLOCK 4 is the fastest of 1 to 6: 1.6 against the 1.3 of the baseline, which has BLOCK 1.
   StartServer(RealOptions());
   proposals_ = v1::Proposals::NewStub(channel_);
   StartWorker([](const WorkUnit& unit) -> FakeAnswer {
@@ -319,7 +319,7 @@ TEST_F(ProposalsTest, TheTunerFitsWhatAProposalAsksFor) {
       {"values", {{"BLOCK", 1}}}}.dump());
   request.set_fit(6);
   const std::string first = Proposed(request);
-  while (GetJob(job).candidate_count() < 6 || GetJob(job).best_ratio_tuned() < 1.59) {
+  while (GetJob(job).candidate_count() < 6 || GetJob(job).best_ratio_tuned() < 1.22) {
     std::this_thread::yield();
   }
   EXPECT_EQ(GetJob(job).spent().candidates(), 6);
