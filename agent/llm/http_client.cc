@@ -24,7 +24,7 @@ struct Transfer {
   curl_slist* headers = nullptr;
   const HttpPost* request = nullptr;
   const HttpClient::OnData* on_data = nullptr;
-  HttpReply response;
+  HttpPosted response;
   Steady::time_point last_piece;
   char error[CURL_ERROR_SIZE] = {};
   bool stopped_by_reader = false;
@@ -248,8 +248,8 @@ HttpClient::HttpClient() {
 
 HttpClient::~HttpClient() = default;
 
-absl::StatusOr<HttpReply> HttpClient::Post(const HttpPost& request, const OnData& on_data,
-                                              std::stop_token stop) {
+absl::StatusOr<HttpPosted> HttpClient::Post(const HttpPost& request, const OnData& on_data,
+                                            std::stop_token stop) {
   Transfer transfer;
   transfer.easy = curl_easy_init();
   if (transfer.easy == nullptr) return absl::ResourceExhaustedError("start an HTTP transfer");

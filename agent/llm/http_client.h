@@ -25,7 +25,7 @@ struct HttpPost {
   std::string ca_file;                          // Empty: the system's.
 };
 
-struct HttpReply {
+struct HttpPosted {
   int status = 0;
   std::map<std::string, std::string> headers;  // Names in lower case; the last one wins.
 };
@@ -44,7 +44,7 @@ class HttpClient {
 
   // Receives the answer piece by piece on the client's own thread; returning false ends the
   // transfer with kOutOfRange. Must not block. `response` has status and headers by then.
-  using OnData = std::function<bool(const HttpReply& response, std::string_view bytes)>;
+  using OnData = std::function<bool(const HttpPosted& response, std::string_view bytes)>;
 
   // POSTs and waits.
   //
@@ -52,8 +52,8 @@ class HttpClient {
   // limit passed; the message says which), kUnavailable (connect, TLS or transfer failed; retry may
   // help), kOutOfRange (`on_data` had enough), kInvalidArgument (the URL). An HTTP error status is
   // not an error here.
-  absl::StatusOr<HttpReply> Post(const HttpPost& request, const OnData& on_data,
-                                    std::stop_token stop);
+  absl::StatusOr<HttpPosted> Post(const HttpPost& request, const OnData& on_data,
+                                  std::stop_token stop);
 
  private:
   class Loop;

@@ -41,7 +41,7 @@ std::string ErrorText(const std::string& body) {
   return text.substr(0, 300);
 }
 
-std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpReply& response) {
+std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& response) {
   const auto header = response.headers.find("retry-after");
   if (header == response.headers.end()) return std::nullopt;
   double seconds = 0;
@@ -53,7 +53,7 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpReply& respon
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-absl::Status HttpError(const std::string& url, const HttpReply& response,
+absl::Status HttpError(const std::string& url, const HttpPosted& response,
                        const std::string& body) {
   const std::string text =
       fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body));
@@ -100,7 +100,7 @@ class HttpLlmClient final : public LlmClient {
     const std::unique_ptr<ReplyDecoder> decoder = provider_->NewDecoder();
     std::string error_body;
     absl::Status decoding;
-    const auto on_data = [&](const HttpReply& response, std::string_view bytes) {
+    const auto on_data = [&](const HttpPosted& response, std::string_view bytes) {
       if (response.status != 200) {
         error_body += bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, error_body.size()));
         return true;
@@ -115,7 +115,7 @@ class HttpLlmClient final : public LlmClient {
       }
       return true;
     };
-    const absl::StatusOr<HttpReply> response = http_.Post(post, on_data, std::move(stop));
+    const absl::StatusOr<HttpPosted> response = http_.Post(post, on_data, std::move(stop));
     if (!decoding.ok()) return decoding;
     if (!response.ok()) return response.status();
     if (response->status != 200) return AsUnbilled(HttpError(post.url, *response, error_body));

@@ -362,7 +362,7 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
       callers.emplace_back([&] {
         const HttpPost request{.url = server.url(), .body = "{}"};
         const auto response = http.Post(
-            request, [](const HttpReply&, std::string_view) { return true; }, stop.get_token());
+            request, [](const HttpPosted&, std::string_view) { return true; }, stop.get_token());
         if (absl::IsCancelled(response.status())) ++cancelled;
       });
     }
@@ -374,7 +374,7 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
 
 TEST(HttpClient, RefusesOtherProtocolsAndDeadAddresses) {
   HttpClient http;
-  const auto take = [](const HttpReply&, std::string_view) { return true; };
+  const auto take = [](const HttpPosted&, std::string_view) { return true; };
   EXPECT_FALSE(http.Post({.url = "file:///etc/hostname"}, take, {}).ok());
   EXPECT_TRUE(absl::IsUnavailable(http.Post({.url = "http://127.0.0.1:1/"}, take, {}).status()));
 }

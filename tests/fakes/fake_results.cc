@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fakes/fake_results.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fettle {
@@ -43,7 +44,7 @@ Measurement MakeMeasurement(double ratio) {
   one.ratio = ratio;
   one.ratio_low = ratio * 0.999;
   one.ratio_high = ratio * 1.001;
-  one.roofline_fraction = 0.1 * ratio;
+  one.roofline_fraction = std::min(0.9, 0.1 * ratio);  // No search stops there.
   one.floor_ns = 1'000;
   measurement.cases.push_back(std::move(one));
   return measurement;
