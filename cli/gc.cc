@@ -43,9 +43,6 @@ class GcCommand final : public Subcommand {
     }
     const std::string data = DataFolder(data_);
     FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data, .create = false}));
-    FETTLE_ASSIGN_OR_RETURN(const GcReport report,
-                            CollectGarbage(*store, {.min_age = std::chrono::hours(min_age_hours_),
-                                                    .dry_run = dry_run_}));
     RetentionReport samples;
     if (samples_days_ >= 0) {
       FETTLE_ASSIGN_OR_RETURN(
@@ -54,6 +51,9 @@ class GcCommand final : public Subcommand {
                       {.min_age = std::chrono::hours(24 * samples_days_), .dry_run = dry_run_},
                       SystemClock().NowNs()));
     }
+    FETTLE_ASSIGN_OR_RETURN(const GcReport report,
+                            CollectGarbage(*store, {.min_age = std::chrono::hours(min_age_hours_),
+                                                    .dry_run = dry_run_}));
     if (json_) {
       context.terminal.Print(nlohmann::json{
           {"kept", report.kept},
@@ -61,6 +61,7 @@ class GcCommand final : public Subcommand {
           {"removed_bytes", report.removed_bytes},
           {"results_thinned", samples.thinned},
           {"freed_bytes", samples.freed_bytes},
+          {"transcripts_removed", samples.transcripts},
           {"dry_run", dry_run_}}.dump(2, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format(

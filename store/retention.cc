@@ -30,6 +30,40 @@ bool Thin(json& measurement) {
 
 }  // namespace
 
+namespace {
+
+// Of ended jobs, finished before ?1, the conversations of candidates that did not become variants.
+absl::Status DropTranscripts(Store& store, std::int64_t oldest, bool dry_run,
+                             RetentionReport& report) {
+  const absl::Status counted = store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(
+        Statement rows,
+        db.Prepare("SELECT COUNT(*) FROM transcripts t JOIN jobs j ON j.id = t.job_id "
+                   "WHERE j.state NOT IN ('queued', 'running') AND j.finished_ns <= ?1 "
+                   "AND NOT EXISTS (SELECT 1 FROM variants v WHERE v.job_id = t.job_id "
+                   "AND v.candidate_digest = t.candidate_digest)"));
+    rows.Bind(1, oldest);
+    FETTLE_ASSIGN_OR_RETURN(const bool any, rows.Step());
+    if (any) report.transcripts = rows.Int64(0);
+    return absl::OkStatus();
+  });
+  FETTLE_RETURN_IF_ERROR(counted);
+  if (dry_run || report.transcripts == 0) return absl::OkStatus();
+  return store.Write([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(
+        Statement drop,
+        db.Prepare("DELETE FROM transcripts WHERE EXISTS (SELECT 1 FROM jobs j "
+                   "WHERE j.id = transcripts.job_id AND j.state NOT IN ('queued', 'running') "
+                   "AND j.finished_ns <= ?1) AND NOT EXISTS (SELECT 1 FROM variants v "
+                   "WHERE v.job_id = transcripts.job_id "
+                   "AND v.candidate_digest = transcripts.candidate_digest)"));
+    drop.Bind(1, oldest);
+    return drop.Run();
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<RetentionReport> ThinSamples(Store& store, const RetentionOptions& options,
                                             std::int64_t now_ns) {
   RetentionReport report;
@@ -84,6 +118,7 @@ absl::StatusOr<RetentionReport> ThinSamples(Store& store, const RetentionOptions
       return update.Run();
     }));
   }
+  FETTLE_RETURN_IF_ERROR(DropTranscripts(store, oldest, options.dry_run, report));
   return report;
 }
 
