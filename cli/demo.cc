@@ -12,6 +12,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/facts_text.h"
+#include "cli/finish_bundle.h"
 #include "cli/format.h"
 #include "cli/job_view.h"
 #include "cli/local.h"
@@ -80,8 +81,8 @@ class DemoCommand final : public Subcommand {
  private:
   absl::StatusOr<v1::Job> Optimize(Context& context, OptimizerClient& client);
   void WaitForOthers(Context& context, OptimizerClient& client);
-  absl::StatusOr<std::string> Export(OptimizerClient& client, const v1::Variant& variant,
-                                     const std::string& data);
+  absl::StatusOr<std::string> Export(Context& context, OptimizerClient& client,
+                                     const v1::Variant& variant, const std::string& data);
   // The winner for a GPU that is not here, where a compiler for it is.
   void ShowElsewhere(Terminal& terminal, const v1::Variant& variant) const;
   absl::StatusOr<ExitCode> Summarize(Context& context, const v1::Variant& variant,
@@ -115,7 +116,7 @@ absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
     FETTLE_ASSIGN_OR_RETURN(server, ChildServer::Start(data, context.stop));
   }
   FETTLE_ASSIGN_OR_RETURN(const v1::Variant variant, client->GetVariant(job.best_variant_id()));
-  FETTLE_ASSIGN_OR_RETURN(const std::string bundle, Export(*client, variant, data));
+  FETTLE_ASSIGN_OR_RETURN(const std::string bundle, Export(context, *client, variant, data));
   if (server != nullptr) WaitForOthers(context, *client);
   server.reset();  // Its worker leaves the device to the rerun.
   FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle));
@@ -179,12 +180,17 @@ absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient&
   return client.GetJob(job.id());
 }
 
-absl::StatusOr<std::string> DemoCommand::Export(OptimizerClient& client, const v1::Variant& variant,
+absl::StatusOr<std::string> DemoCommand::Export(Context& context, OptimizerClient& client,
+                                                const v1::Variant& variant,
                                                 const std::string& data) {
   v1::ExportBundleRequest request;
   request.add_variant_ids(variant.id());
   FETTLE_ASSIGN_OR_RETURN(const std::string bytes, client.ExportBundle(request));
-  FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, UnpackBundle(bytes));
+  FETTLE_ASSIGN_OR_RETURN(const BundleFiles plain, UnpackBundle(bytes));
+  std::vector<std::string> notes;
+  FETTLE_ASSIGN_OR_RETURN(const BundleFiles files,
+                          FinishBundle(context, plain, FinishOptions(), &notes));
+  for (const std::string& note : notes) context.terminal.Note(Printable(note));
   const std::string bundle =
       out_.empty() ? fmt::format("{}/bundles/{}-{}", data, variant.task_name(), variant.id())
                    : out_;

@@ -39,8 +39,11 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeVariantsCommand());
   all.push_back(MakeShowCommand());
   all.push_back(MakeDiffCommand());
+  all.push_back(MakeExplainCommand());
   all.push_back(MakeExportCommand());
   all.push_back(MakeVerifyCommand());
+  all.push_back(MakeRecheckCommand());
+  all.push_back(MakeImportCommand());
   all.push_back(MakeBackupCommand());
   all.push_back(MakeGcCommand());
   all.push_back(MakeCompletionCommand());

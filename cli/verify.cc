@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
+
 #include <fmt/format.h>
 
 #include "cli/commands.h"
@@ -6,6 +8,7 @@
 #include "cli/verify_bundle.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "store/files.h"
 
 namespace fettle {
 namespace {
@@ -33,13 +36,28 @@ class VerifyCommand final : public Subcommand {
     flags.Positional("BUNDLE", &bundle_, "bundle folder").completes = Completes::kFolder;
     flags.Flag("--rerun", "", &rerun_,
                "repeat verification and measurement here, and add the evidence to the bundle");
+    flags.Flag("--rebuild", "", &rebuild_,
+               "compile the sources again and compare the objects; --rerun does it too");
+    flags.Flag("--signer", "FILE", &signer_, "public key that must have signed the bundle (PEM)")
+        .completes = Completes::kFile;
     flags.Flag("--json", "", &json_, "print JSON");
     local_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle_));
-    const BundleReport report = VerifyBundle(files);
+    VerifyOptions options;
+    if (!signer_.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadWholeFile(signer_));
+    }
+    BundleReport report = VerifyBundle(files, options);
     std::vector<RerunReport> reruns;
+    if ((rebuild_ || rerun_) && report.problems.empty()) {
+      FETTLE_ASSIGN_OR_RETURN(rebuilt_, RebuildBundle(context, local_, files));
+      for (const std::string& path : rebuilt_.different) {
+        report.problems.push_back(
+            {path, "the sources compile to other bytes with the same compiler"});
+      }
+    }
     if (rerun_ && report.problems.empty()) {
       FETTLE_ASSIGN_OR_RETURN(reruns, RerunBundle(context, local_, bundle_, files, report));
     }
@@ -73,6 +91,17 @@ class VerifyCommand final : public Subcommand {
                                  rerun_ ? "; nothing was rerun" : ""));
       return;
     }
+    for (const std::string& note : report.notes) terminal.Print(Printable("note: " + note));
+    if (rebuild_ || rerun_) {
+      terminal.Print(fmt::format("rebuilt from the sources: {} objects equal", rebuilt_.equal));
+      for (const std::string& note : rebuilt_.notes) terminal.Print(Printable("  " + note));
+    }
+    terminal.Print(report.signer.empty()
+                       ? "not signed"
+                       : fmt::format("signed by {}{}", report.signer,
+                                     signer_.empty()
+                                         ? ", which is not checked against a known key (--signer)"
+                                         : ", the trusted key"));
     terminal.Print(fmt::format("{}: whole: {} files, {} variant{}, {} earlier rerun{}", bundle_,
                                report.files, report.variants.size(),
                                report.variants.size() == 1 ? "" : "s", report.reruns,
@@ -80,11 +109,12 @@ class VerifyCommand final : public Subcommand {
     for (const RerunReport& rerun : reruns) {
       const RerunOutcome& outcome = rerun.outcome;
       if (!rerun.skipped.empty()) {
-        terminal.Print(fmt::format("variant {}: not rerun: {}", rerun.variant, rerun.skipped));
+        terminal.Print(fmt::format("variant {} on {}: not rerun: {}", rerun.variant, rerun.target,
+                                   rerun.skipped));
         continue;
       }
       terminal.Print(Printable(fmt::format(
-          "variant {}: {}", rerun.variant,
+          "variant {} on {}: {}", rerun.variant, rerun.target,
           outcome.passed
               ? fmt::format("verified again, {}",
                             FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high))
@@ -102,6 +132,7 @@ class VerifyCommand final : public Subcommand {
     }
     for (const RerunReport& rerun : reruns) {
       list.push_back({{"variant", rerun.variant},
+                      {"target", rerun.target},
                       {"skipped", rerun.skipped},
                       {"passed", rerun.outcome.passed},
                       {"reason", rerun.outcome.reason},
@@ -116,13 +147,19 @@ class VerifyCommand final : public Subcommand {
         {"whole", report.problems.empty()},
         {"files", report.files},
         {"problems", problems},
+        {"notes", report.notes},
+        {"signer", report.signer},
+        {"rebuilt",
+         {{"equal", rebuilt_.equal}, {"different", rebuilt_.different}, {"notes", rebuilt_.notes}}},
         {"reruns", list}}.dump(2, ' ', false, kReplaceInvalid));
   }
 
   std::string bundle_;
-  bool rerun_ = false;
+  std::string signer_;
+  bool rerun_ = false, rebuild_ = false;
   bool json_ = false;
   LocalFlags local_;
+  RebuildReport rebuilt_;
 };
 
 }  // namespace
@@ -134,18 +171,31 @@ absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const Loc
   FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(flags));
   std::vector<RerunReport> reruns;
   for (const VariantProvenance& variant : report.variants) {
-    RerunReport entry{.variant = variant.id, .skipped = "", .outcome = {}};
-    if (!CanRun(*lab.runner, variant.target)) {
-      entry.skipped = fmt::format("no device for {} here", variant.target);
-      reruns.push_back(std::move(entry));
-      continue;
+    // The variant's own target, and those that it was only compiled for.
+    std::set<std::string> targets = {variant.target};
+    for (const nlohmann::json& entry : report.manifest["variants"]) {
+      if (entry["id"] != variant.id) continue;
+      for (const nlohmann::json& build : entry["builds"]) {
+        const std::string target = build["target"].get<std::string>();
+        if (CanRun(*lab.runner, target)) targets.insert(target);
+      }
     }
-    FETTLE_ASSIGN_OR_RETURN(Rerun rerun, MakeRerun(variant, files, DrawSeed(), DrawSeed()));
-    FETTLE_RETURN_IF_ERROR(lab.blobs->Put(rerun.task_blob_bytes).status());
-    FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(rerun.unit)));
-    entry.outcome = JudgeRerun(variant, result);
-    FETTLE_RETURN_IF_ERROR(AddRerun(path, entry.outcome.evidence.dump(-1, ' ', false, kReplaceInvalid)));
-    reruns.push_back(std::move(entry));
+    for (const std::string& target : targets) {
+      RerunReport entry{.variant = variant.id, .target = target, .skipped = "", .outcome = {}};
+      if (!CanRun(*lab.runner, target)) {
+        entry.skipped = fmt::format("no device for {} here", target);
+        reruns.push_back(std::move(entry));
+        continue;
+      }
+      FETTLE_ASSIGN_OR_RETURN(Rerun rerun,
+                              MakeRerun(variant, files, target, DrawSeed(), DrawSeed()));
+      FETTLE_RETURN_IF_ERROR(lab.blobs->Put(rerun.task_blob_bytes).status());
+      FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(rerun.unit)));
+      entry.outcome = JudgeRerun(variant, target, result);
+      FETTLE_RETURN_IF_ERROR(
+          AddRerun(path, entry.outcome.evidence.dump(-1, ' ', false, kReplaceInvalid)));
+      reruns.push_back(std::move(entry));
+    }
   }
   return reruns;
 }

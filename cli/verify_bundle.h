@@ -14,7 +14,7 @@ namespace fettle {
 
 // One variant's rerun, or why there was none.
 struct RerunReport {
-  std::string variant;
+  std::string variant, target;
   std::string skipped;  // Nonempty: this machine cannot run it.
   RerunOutcome outcome;
 };
@@ -25,5 +25,17 @@ absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const Loc
                                                      const std::string& path,
                                                      const BundleFiles& files,
                                                      const BundleReport& report);
+
+// What compiling a bundle's sources again gave.
+struct RebuildReport {
+  int equal = 0;
+  std::vector<std::string> different;  // Objects that the same compiler makes otherwise: paths.
+  std::vector<std::string> notes;  // Which objects were not compared: another compiler, or none.
+};
+
+// Compiles every object of a whole bundle again. Objects of another compiler than the one here are
+// compared with nothing; the note says which compiler differs.
+absl::StatusOr<RebuildReport> RebuildBundle(Context& context, const LocalFlags& flags,
+                                            const BundleFiles& files);
 
 }  // namespace fettle

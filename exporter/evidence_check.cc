@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/facts/code_facts.h"
 #include "core/digest.h"
 #include "core/status_macros.h"
 #include "core/target.h"
@@ -97,6 +98,10 @@ const CaseMeasurement* FindMeasurement(const Measurement& measurement, const std
 absl::Status CheckVerification(const VariantProvenance& variant,
                                const std::vector<BoundCase>& cases) {
   if (!variant.verification.passed) return Refuse(variant, "its verification did not pass");
+  if (variant.verification.check_mode.starts_with("failed")) {
+    return Refuse(variant, fmt::format("the checking runtime found an error: {}",
+                                       variant.verification.check_mode));
+  }
   for (const BoundCase& bound_case : cases) {
     const CaseReport* report = FindReport(variant.verification, bound_case.label);
     if (report == nullptr) {
@@ -160,11 +165,32 @@ absl::Status CheckMeasurement(const ProvenVariant& proven, const std::vector<Bou
   return absl::OkStatus();
 }
 
+// Registers, spills, scratch and the rest must be those that the evidence declares.
+absl::Status CheckFacts(const VariantProvenance& variant, const ProvenanceBuild& build,
+                        const std::string& object) {
+  const absl::StatusOr<Target> target = FindTarget(build.target);
+  if (!target.ok()) return Refuse(variant, std::string(target.status().message()));
+  if (target->vendor == Vendor::kCpu || !build.facts.is_object() || build.facts.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<CodeFacts> facts = ReadFacts(object, build.target);
+  if (!facts.ok()) {
+    return Refuse(variant, fmt::format("its code object {}: {}", build.code_object,
+                                       std::string(facts.status().message())));
+  }
+  if (ToJson(*facts) == build.facts) return absl::OkStatus();
+  return Refuse(variant, fmt::format("the facts recorded of code object {} (registers, spills, "
+                                     "scratch, shared memory) are not what its bytes say",
+                                     build.code_object));
+}
+
 absl::Status CheckBuilds(const ProvenVariant& variant, const std::vector<BoundCase>& cases,
                          BlobStore& blobs) {
   const VariantProvenance& provenance = *variant.provenance;
   for (const ProvenanceBuild& build : provenance.builds) {
-    FETTLE_RETURN_IF_ERROR(GetBlob(provenance, blobs, build.code_object, "code object").status());
+    FETTLE_ASSIGN_OR_RETURN(const std::string object,
+                            GetBlob(provenance, blobs, build.code_object, "code object"));
+    FETTLE_RETURN_IF_ERROR(CheckFacts(provenance, build, object));
   }
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   for (const BoundCase& bound_case : cases) {

@@ -32,6 +32,7 @@ void CompareObjects(const VariantProvenance& variant, const UnitResult& result,
   for (const ProvenanceBuild& build : variant.builds) {
     for (const BuildRecord& rebuilt : result.builds) {
       if (rebuilt.key != build.key || rebuilt.code_object.empty()) continue;
+      if (build.target != outcome.target) continue;
       ++(rebuilt.code_object == build.code_object ? outcome.objects_equal
                                                   : outcome.objects_different);
       break;
@@ -61,6 +62,12 @@ std::string ReasonOf(const UnitResult& result, RerunOutcome& outcome) {
 
 absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFiles& files,
                                 std::uint64_t seed, std::uint64_t held_out_seed) {
+  return MakeRerun(variant, files, variant.target, seed, held_out_seed);
+}
+
+absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFiles& files,
+                                const std::string& target, std::uint64_t seed,
+                                std::uint64_t held_out_seed) {
   TaskFiles task_files;
   for (const auto& [path, bytes] : files) {
     if (path.starts_with("task/")) task_files.emplace(path.substr(5), bytes);
@@ -74,12 +81,11 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
   unit.kind = UnitKind::kRerun;
   unit.task_digest = task->digest();
   unit.task_blob = Sha256Hex(rerun.task_blob_bytes);
-  unit.target = variant.target;
+  unit.target = target;
   FETTLE_ASSIGN_OR_RETURN(unit.candidate,
-                          ReadKernel(*task, variant.target, variant.kernel, variant.values));
-  FETTLE_ASSIGN_OR_RETURN(
-      unit.denominator,
-      ReadKernel(*task, variant.target, variant.denominator_kernel, variant.denominator_values));
+                          ReadKernel(*task, target, variant.kernel, variant.values));
+  FETTLE_ASSIGN_OR_RETURN(unit.denominator, ReadKernel(*task, target, variant.denominator_kernel,
+                                                       variant.denominator_values));
   unit.screen = false;
   unit.seed = seed;
   unit.held_out_seed = held_out_seed;
@@ -87,13 +93,17 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
   return rerun;
 }
 
-RerunOutcome JudgeRerun(const VariantProvenance& variant, const UnitResult& result) {
+RerunOutcome JudgeRerun(const VariantProvenance& variant, const std::string& target,
+                        const UnitResult& result) {
   RerunOutcome outcome;
+  outcome.target = target;
   outcome.reason = ReasonOf(result, outcome);
   outcome.passed = outcome.reason.empty();
   CompareObjects(variant, result, outcome);
   outcome.evidence = {{"format", 1},
                       {"variant", variant.id},
+                      {"target", target},
+                      {"status", outcome.passed ? "run" : "failed"},
                       {"passed", outcome.passed},
                       {"reason", outcome.reason},
                       {"ratio", outcome.ratio},

@@ -8,42 +8,20 @@
 
 #include <fmt/format.h>
 
+#include "compiler/facts/code_facts.h"
+#include "core/code_object/elf.h"
 #include "core/digest.h"
 #include "core/status_macros.h"
+#include "core/target.h"
+#include "core/work_unit.h"
 #include "exporter/evidence_check.h"
 #include "exporter/manifest.h"
+#include "exporter/signature.h"
 
 namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-// The bundle's own files as blobs by digest, so that the checks of an export can be repeated.
-class FilesAsBlobs final : public BlobStore {
- public:
-  explicit FilesAsBlobs(const BundleFiles& files) {
-    TaskFiles task;
-    for (const auto& [path, bytes] : files) {
-      blobs_.emplace(Sha256Hex(bytes), bytes);
-      if (path.starts_with("task/")) task.emplace(path.substr(5), bytes);
-    }
-    task_blob_ = PackTaskFiles(task);
-    blobs_.emplace(Sha256Hex(task_blob_), task_blob_);
-  }
-  absl::StatusOr<std::string> Get(std::string_view digest) override {
-    const auto found = blobs_.find(std::string(digest));
-    if (found != blobs_.end()) return found->second;
-    return absl::NotFoundError("no file of the bundle has these bytes");
-  }
-  absl::StatusOr<std::string> Put(std::string_view) override {
-    return absl::FailedPreconditionError("a bundle that is being verified takes no blobs");
-  }
-  const std::string& task_blob() const { return task_blob_; }
-
- private:
-  std::map<std::string, std::string> blobs_;
-  std::string task_blob_;
-};
 
 // "digest  path" lines.
 std::optional<std::map<std::string, std::string>> ParseChecksums(const std::string& text) {
@@ -65,18 +43,23 @@ std::optional<std::map<std::string, std::string>> ParseChecksums(const std::stri
 
 class Verifier {
  public:
-  explicit Verifier(const BundleFiles& files) : files_(files) {
+  Verifier(const BundleFiles& files, const VerifyOptions& options)
+      : files_(files), options_(options) {
     report_.files = static_cast<int>(files.size());
   }
 
   BundleReport Run() {
-    CheckChecksums("SHA256SUMS", "", /*reruns=*/false);
-    const std::string rerun_sums = std::string(kRerunFolder) + "SHA256SUMS";
+    CheckChecksums(kChecksumsFile, "", /*reruns=*/false);
+    const std::string rerun_sums = std::string(kRerunFolder) + kChecksumsFile;
     const bool any_rerun = std::any_of(files_.begin(), files_.end(), [](const auto& file) {
       return file.first.starts_with(kRerunFolder);
     });
     if (any_rerun) CheckChecksums(rerun_sums, std::string(kRerunFolder), /*reruns=*/true);
-    if (CheckManifest()) CheckEvidenceFiles();
+    CheckSigner();
+    if (CheckManifest()) {
+      CheckObjects();
+      CheckEvidence();
+    }
     return std::move(report_);
   }
 
@@ -90,12 +73,15 @@ class Verifier {
   }
 
   void CheckChecksums(const std::string& sums_path, const std::string& folder, bool reruns);
+  void CheckSigner();
   bool CheckManifest();
   void CheckFileEntries(const json& value);
-  void CheckEvidenceFiles();
-  void CheckAgainstEvidence(const std::vector<ProvenVariant>& proven);
+  void CheckObjects();
+  void CheckObject(const json& build);
+  void CheckEvidence();
 
   const BundleFiles& files_;
+  const VerifyOptions& options_;
   BundleReport report_;
 };
 
@@ -117,10 +103,36 @@ void Verifier::CheckChecksums(const std::string& sums_path, const std::string& f
   for (const auto& [path, bytes] : files_) {
     const bool is_rerun = path.starts_with(kRerunFolder);
     if (path == sums_path || is_rerun != reruns) continue;
+    if (!reruns && path == kSignatureFile) continue;
     if (reruns) ++report_.reruns;
     if (!sums->contains(path.substr(folder.size()))) {
       Problem(path, fmt::format("extra: {} does not list it", sums_path));
     }
+  }
+}
+
+void Verifier::CheckSigner() {
+  const std::string* signature = Find(kSignatureFile);
+  const std::string* signer = Find(kSignerFile);
+  const std::string* sums = Find(kChecksumsFile);
+  if (signature == nullptr && signer == nullptr) {
+    if (!options_.trusted_signer.empty())
+      Problem(kSignatureFile, "missing: the bundle is not signed");
+    return;
+  }
+  if (signature == nullptr || signer == nullptr) {
+    return Problem(signature == nullptr ? kSignatureFile : kSignerFile,
+                   "missing: a signed bundle has both the signature and the signer's key");
+  }
+  if (sums == nullptr) return;
+  const absl::Status own = CheckSignature(*signer, *sums, *signature);
+  if (!own.ok()) return Problem(kSignatureFile, std::string(own.message()));
+  report_.signer = KeyId(*signer);
+  if (options_.trusted_signer.empty()) return;
+  const absl::Status trusted = CheckSignature(options_.trusted_signer, *sums, *signature);
+  if (!trusted.ok()) {
+    Problem(kSignatureFile, fmt::format("signed by {}, not by the trusted key {}", report_.signer,
+                                        KeyId(options_.trusted_signer)));
   }
 }
 
@@ -135,15 +147,16 @@ bool Verifier::CheckManifest() {
     Problem("manifest.json", "not JSON");
     return false;
   }
+  if (manifest.is_object() && manifest.value("format", json()) == json(1)) {
+    Problem("manifest.json",
+            "format 1, which this fettle no longer reads; export the variants again");
+    return false;
+  }
   const json schema = json::parse(ManifestSchema(), nullptr, /*allow_exceptions=*/false);
   const absl::Status valid = CheckSchema(manifest, schema);
   if (!valid.ok()) {
     Problem("manifest.json", std::string(valid.message()));
     return false;
-  }
-  const std::string* shipped = Find("manifest.schema.json");
-  if (shipped == nullptr || json::parse(*shipped, nullptr, false) != schema) {
-    Problem("manifest.schema.json", "not the schema of format 1");
   }
   report_.manifest = std::move(manifest);
   CheckFileEntries(report_.manifest);
@@ -166,71 +179,87 @@ void Verifier::CheckFileEntries(const json& value) {
   }
 }
 
-void Verifier::CheckEvidenceFiles() {
-  FilesAsBlobs blobs(files_);
-  for (const json& entry : report_.manifest["variants"]) {
-    const std::string path = entry["evidence"]["path"].get<std::string>();
-    const std::string* text = Find(path);
-    if (text == nullptr) continue;  // Reported already.
-    absl::StatusOr<VariantProvenance> variant = ParseProvenance(*text);
-    if (!variant.ok()) {
-      Problem(path, std::string(variant.status().message()));
-    } else {
-      report_.variants.push_back(*std::move(variant));
+void Verifier::CheckObjects() {
+  for (const json& variant : report_.manifest["variants"]) {
+    for (const json& build : variant["builds"]) CheckObject(build);
+  }
+  for (const json& build : report_.manifest["fallback"]["builds"]) CheckObject(build);
+}
+
+// What the object's own bytes say against what the manifest says of it.
+void Verifier::CheckObject(const json& build) {
+  const std::string path = build["object"]["path"].get<std::string>();
+  const std::string* bytes = Find(path);
+  if (bytes == nullptr) return;  // Reported already.
+  const std::string name = build["target"].get<std::string>();
+  const absl::StatusOr<Target> target = FindTarget(name);
+  if (!target.ok()) return Problem(path, std::string(target.status().message()));
+  std::set<std::string> symbols;
+  if (target->vendor == Vendor::kCpu) {
+    const absl::StatusOr<ElfFile> elf = ReadElf(AsBytes(*bytes));
+    if (!elf.ok()) return Problem(path, std::string(elf.status().message()));
+    for (const ElfSymbol& symbol : elf->symbols) {
+      if (symbol.section != 0) symbols.insert(std::string(symbol.name));
+    }
+    if (!symbols.contains("fettle_cpu_module_info"))
+      return Problem(path, "no module of the cpu target");
+  } else {
+    const absl::StatusOr<CodeFacts> facts = ReadFacts(*bytes, name);
+    if (!facts.ok()) return Problem(path, std::string(facts.status().message()));
+    for (const KernelFacts& kernel : facts->kernels) symbols.insert(kernel.name);
+    // Facts were read when it was built; the same bytes give the same facts.
+    if (!build["facts"].empty() && build["facts"] != ToJson(*facts)) {
+      Problem(path,
+              "its registers, memory or instructions are not those that the manifest declares");
     }
   }
-  std::vector<ProvenVariant> proven;
-  for (const VariantProvenance& variant : report_.variants) {
-    absl::StatusOr<ProvenVariant> checked = CheckEvidence(variant, blobs);
-    if (checked.ok()) {
-      proven.push_back(*std::move(checked));
-    } else {
-      Problem(fmt::format("evidence/{}.json", variant.id), std::string(checked.status().message()));
+  for (const json& symbol : build["symbols"]) {
+    if (!symbols.contains(symbol.get<std::string>())) {
+      Problem(path,
+              fmt::format("has no kernel {}, which the manifest names", symbol.get<std::string>()));
     }
-  }
-  if (!proven.empty() && proven.size() == report_.manifest["variants"].size()) {
-    CheckAgainstEvidence(proven);
   }
 }
 
-// The manifest, made again from the evidence, must come out equal. Facts of files that are missing
-// were reported already.
-void Verifier::CheckAgainstEvidence(const std::vector<ProvenVariant>& proven) {
-  std::map<std::string, FileFacts> facts;
-  for (const auto& [path, bytes] : files_) facts[path] = {Sha256Hex(bytes), bytes.size()};
-  for (const ProvenVariant& variant : proven) {
-    const absl::StatusOr<VariantPaths> paths = PathsOf(variant);
-    if (!paths.ok()) return Problem("manifest.json", std::string(paths.status().message()));
-    std::set<std::string> wanted(paths->objects.begin(), paths->objects.end());
-    wanted.insert({paths->source, paths->evidence});
-    for (const auto& [path, text] : paths->headers) wanted.insert(path);
-    for (const std::string& path : wanted) {
-      if (!facts.contains(path)) return Problem(path, "missing: the evidence needs it");
-    }
-    for (std::size_t i = 0; i < paths->objects.size(); ++i) {
-      if (facts[paths->objects[i]].sha256 != variant.provenance->builds[i].code_object) {
-        Problem(paths->objects[i], "not the code object that was tested");
+void Verifier::CheckEvidence() {
+  const absl::StatusOr<BundleParts> parts = ReadParts(files_);
+  if (!parts.ok()) return Problem("evidence", std::string(parts.status().message()));
+  report_.variants = parts->variants;
+  absl::StatusOr<BundleFiles> again = LayOutAgain(*parts, files_);
+  if (!again.ok()) return Problem("evidence", std::string(again.status().message()));
+  if (report_.manifest["tool"]["version"] != FETTLE_VERSION) {
+    // Another version writes other files around the same evidence.
+    report_.notes.push_back(
+        fmt::format("exported by fettle {}, this is {}: generated files were not compared with "
+                    "what the evidence gives",
+                    report_.manifest["tool"]["version"].get<std::string>(), FETTLE_VERSION));
+    return;
+  }
+  for (const auto& [path, bytes] : *again) {
+    if (path == kChecksumsFile) continue;
+    const std::string* found = Find(path);
+    if (found == nullptr) {
+      Problem(path, "missing: the evidence gives it");
+    } else if (*found != bytes) {
+      std::string where;
+      if (path == "manifest.json") {
+        const json differences = json::diff(report_.manifest, json::parse(bytes, nullptr, false));
+        if (!differences.empty()) where = differences[0].value("path", "") + " ";
       }
-    }
-    if (files_.at(paths->source) != variant.kernel.source) {
-      Problem(paths->source, "not the source that was tested");
-    }
-    for (const auto& [path, text] : paths->headers) {
-      if (files_.at(path) != text) Problem(path, "not the header that was tested");
+      Problem(path, fmt::format("{}does not follow from the evidence", where));
     }
   }
-  const absl::StatusOr<json> expected = MakeManifest(proven, facts);
-  if (!expected.ok()) return Problem("manifest.json", std::string(expected.status().message()));
-  for (const char* part : {"op", "variants", "fallback"}) {
-    const json differences = json::diff(report_.manifest[part], expected->at(part));
-    if (differences.empty()) continue;
-    Problem("manifest.json", fmt::format("/{}{} does not follow from the evidence", part,
-                                         differences[0].value("path", "")));
+  for (const auto& [path, bytes] : files_) {
+    if (again->contains(path) || path.starts_with(kRerunFolder)) continue;
+    if (path == kSignatureFile || path == kSignerFile) continue;
+    Problem(path, "does not belong to the bundle: the evidence does not give it");
   }
 }
 
 }  // namespace
 
-BundleReport VerifyBundle(const BundleFiles& files) { return Verifier(files).Run(); }
+BundleReport VerifyBundle(const BundleFiles& files, const VerifyOptions& options) {
+  return Verifier(files, options).Run();
+}
 
 }  // namespace fettle

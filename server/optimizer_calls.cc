@@ -259,17 +259,22 @@ absl::StatusOr<v1::Variant> OptimizerCalls::GetVariant(const std::string& id) co
 
 absl::StatusOr<BundleFiles> OptimizerCalls::Bundle(const v1::ExportBundleRequest& request) const {
   std::vector<std::string> ids(request.variant_ids().begin(), request.variant_ids().end());
-  if (ids.empty()) {
+  const bool choose = ids.empty();
+  if (choose) {
     if (request.task_name().empty()) {
       return errors::BadField("variant_ids", "name variants, or set task_name");
     }
-    const VariantFilter filter{request.task_name(), request.target(), "",
-                               variant_status::kAccepted};
+    // Superseded ones too: what lost overall may be best at some size.
+    const VariantFilter filter{request.task_name(), request.target(), "", ""};
     FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(
           const std::vector<VariantRow> rows,
-          fettle::ListVariants(db, filter, 0, "", static_cast<int>(kMaxBundleVariants) + 1));
-      for (const VariantRow& row : rows) ids.push_back(row.id);
+          fettle::ListVariants(db, filter, 0, "", static_cast<int>(kMaxBundleVariants)));
+      for (const VariantRow& row : rows) {
+        // Of the newest form of a task of that name.
+        const bool same = row.task_digest == rows.front().task_digest;
+        if (same && row.status != variant_status::kDemoted) ids.push_back(row.id);
+      }
       return absl::OkStatus();
     }));
     if (ids.empty()) {
@@ -286,6 +291,9 @@ absl::StatusOr<BundleFiles> OptimizerCalls::Bundle(const v1::ExportBundleRequest
     FETTLE_ASSIGN_OR_RETURN(const VariantRow row, Variant(id));
     FETTLE_ASSIGN_OR_RETURN(VariantProvenance parsed, ParseProvenance(row.provenance_json));
     variants.push_back(std::move(parsed));
+  }
+  if (choose) {
+    FETTLE_ASSIGN_OR_RETURN(variants, ChooseVariants(variants, parts_.store.blobs()));
   }
   return BuildBundle(variants, parts_.store.blobs());
 }

@@ -30,27 +30,82 @@ class BundleFolder : public ::testing::Test {
   fs::path root_;
 };
 
-TEST(Bundle, HoldsManifestSourcesObjectsTaskAndEvidence) {
+TEST(Bundle, HoldsWhatALibraryNeeds) {
   const BundleFiles files = SampleBundle();
-  for (const char* path :
-       {"manifest.json", "manifest.schema.json", "README.md", "SHA256SUMS", "task/task.yaml",
-        "task/kernel.cu", "task/reference.cc", "sources/v1/kernel.cu", "sources/v2/kernel.cu",
-        "objects/cpu/v1-0.so", "objects/cpu/v2-0.so", "evidence/v1.json", "evidence/v2.json"}) {
+  const json manifest = json::parse(files.at("manifest.json"));
+  const std::string digest = manifest["bundle"]["digest"].get<std::string>().substr(0, 8);
+  for (const std::string path : {"manifest.json",
+                                 "manifest.schema.json",
+                                 "README.md",
+                                 "LICENSE",
+                                 "SHA256SUMS",
+                                 "SHA256SUMS.sig",
+                                 "signer.pub",
+                                 "sbom.spdx.json",
+                                 "provenance/slsa.intoto.json",
+                                 "provenance/lineage.json",
+                                 "task/task.yaml",
+                                 "task/kernel.cu",
+                                 "task/reference.cc",
+                                 "src/build.json",
+                                 "src/v1/kernel.cu",
+                                 "src/v2/kernel.cu",
+                                 "src/baseline/kernel.cu",
+                                 "objects/cpu/v1-0.so",
+                                 "objects/cpu/v2-0.so",
+                                 "objects/cpu/baseline-0.so",
+                                 "evidence/v1.json",
+                                 "evidence/v2.json",
+                                 "include/fettle/runtime.hpp",
+                                 "include/fettle/expr.hpp",
+                                 "include/fettle/cpu_host.hpp",
+                                 "include/fettle/cpu_abi.h",
+                                 "include/fettle_ops/scale.hpp",
+                                 "reference/fettle_reference.h",
+                                 "reference/scale_reference.hpp",
+                                 "cmake/fettle_scaleConfig.cmake",
+                                 "cmake/fettle_scaleConfigVersion.cmake",
+                                 "cmake/fettle_scaleTargets.cmake",
+                                 "integrations/torch/binding.cpp",
+                                 "integrations/torch/op.py",
+                                 "integrations/torch/setup.py",
+                                 "integrations/aiter_csv/scale.csv"}) {
     EXPECT_TRUE(files.contains(path)) << path;
   }
-  EXPECT_EQ(files.size(), 13U);
-  EXPECT_EQ(files.at("objects/cpu/v1-0.so"), "object of v1");
+  EXPECT_TRUE(files.contains("include/fettle_ops/scale/" + digest + ".hpp"));
+  EXPECT_EQ(files.size(), 37U);
 }
 
 TEST(Bundle, ManifestFollowsItsSchemaAndGivesTheTestedEnvelope) {
   const BundleFiles files = SampleBundle();
   const json manifest = json::parse(files.at("manifest.json"));
-  EXPECT_TRUE(CheckSchema(manifest, json::parse(ManifestSchema())).ok());
+  const absl::Status valid = CheckSchema(manifest, json::parse(ManifestSchema()));
+  EXPECT_TRUE(valid.ok()) << valid;
   const json& variant = manifest["variants"][0];
-  EXPECT_EQ(variant["guards"]["dims"]["n"], (json{{"min", 1}, {"max", 4096}}));
+  EXPECT_EQ(variant["guards"]["envelopes"][0]["dims"]["n"], (json{{"min", 1}, {"max", 4096}}));
+  EXPECT_EQ(variant["guards"]["pointer_align"], (json{{"x", 256}, {"y", 256}}));
   EXPECT_EQ(variant["kernel"]["values"], (json{{"BLOCK", 128}}));
   EXPECT_EQ(variant["builds"][0]["status"], "run");
+  EXPECT_EQ(manifest["fallback"]["kind"], "baseline");
   EXPECT_EQ(manifest["fallback"]["kernel"]["values"], (json{{"BLOCK", 64}}));
+  EXPECT_EQ(manifest["fallback"]["builds"][0]["status"], "compiled_only");
+}
+
+TEST(Bundle, WithoutTheBaselinesObjectsTheFallbackIsACallback) {
+  FakeBlobs blobs;
+  const std::vector<VariantProvenance> variants = {Parsed(SampleProvenance(blobs, "v1", 128))};
+  const auto files = BuildBundle(variants, blobs);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(json::parse(files->at("manifest.json"))["fallback"]["kind"], "callback");
+  EXPECT_TRUE(VerifyBundle(*files).problems.empty());
+}
+
+TEST(Bundle, AWholeBundleVerifies) {
+  const BundleReport report = VerifyBundle(SampleBundle());
+  for (const BundleProblem& problem : report.problems)
+    ADD_FAILURE() << problem.path << ": " << problem.message;
+  EXPECT_EQ(report.signer.size(), 16U);
+  EXPECT_TRUE(report.notes.empty());
 }
 
 TEST(Bundle, SameVariantsInAnyOrderGiveTheSameBytes) {

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "core/digest.h"
+#include "exporter/signature.h"
 #include "exporter/verify.h"
 #include "tests/exporter/sample_variant.h"
 
@@ -19,7 +20,7 @@ bool Names(const BundleReport& report, const std::string& path) {
 
 // What an attacker who fixes the checksums would leave.
 void FixChecksums(BundleFiles& files) {
-  files.erase("SHA256SUMS");
+  for (const char* path : {"SHA256SUMS", "SHA256SUMS.sig", "signer.pub"}) files.erase(path);
   files["SHA256SUMS"] = Checksums(files);
 }
 
@@ -46,10 +47,41 @@ TEST(Tamper, EveryChangedFileIsNamed) {
   for (const auto& [path, bytes] : whole) {
     BundleFiles files = whole;
     files[path][files[path].size() / 2] ^= 1;
-    EXPECT_TRUE(Names(VerifyBundle(files), path) || path == "SHA256SUMS") << path;
+    const BundleReport report = VerifyBundle(files);
+    EXPECT_TRUE(Names(report, path) || path == "SHA256SUMS") << path;
+    EXPECT_FALSE(report.problems.empty()) << path;
+  }
+}
+
+// What is left when the checksums are made anew and the signature is taken away.
+TEST(Tamper, EveryFileFollowsFromTheEvidence) {
+  const BundleFiles whole = SampleBundle();
+  for (const auto& [path, bytes] : whole) {
+    if (path == "SHA256SUMS" || path == "SHA256SUMS.sig" || path == "signer.pub") continue;
+    BundleFiles files = whole;
+    files[path] += "\n";
+    FixChecksums(files);
     EXPECT_FALSE(VerifyBundle(files).problems.empty()) << path;
   }
 }
+
+TEST(Tamper, ASignatureOfAnotherKeyIsNotTrusted) {
+  const BundleFiles whole = SampleBundle();
+  VerifyOptions options;
+  options.trusted_signer = whole.at("signer.pub");
+  EXPECT_TRUE(VerifyBundle(whole, options).problems.empty());
+  BundleFiles other = whole;
+  const auto key = NewSigningKey();
+  ASSERT_TRUE(key.ok());
+  ASSERT_TRUE(SignBundle(*key, other).ok());
+  EXPECT_TRUE(VerifyBundle(other).problems.empty());
+  EXPECT_TRUE(Names(VerifyBundle(other, options), "SHA256SUMS.sig"));
+  BundleFiles unsigned_files = whole;
+  FixChecksums(unsigned_files);
+  EXPECT_TRUE(Names(VerifyBundle(unsigned_files, options), "SHA256SUMS.sig"));
+}
+
+TEST(Tamper, TheSameKeyGivesTheSameSignature) { EXPECT_EQ(SampleBundle(), SampleBundle()); }
 
 TEST(Tamper, EveryMissingFileIsNamed) {
   const BundleFiles whole = SampleBundle();
@@ -68,7 +100,7 @@ TEST(Tamper, AnExtraFileIsNamed) {
 
 TEST(Tamper, AChangeWithFixedChecksumsIsStillFound) {
   const BundleFiles whole = SampleBundle();
-  for (const char* path : {"sources/v1/kernel.cu", "objects/cpu/v2-0.so", "task/kernel.cu",
+  for (const char* path : {"src/v1/kernel.cu", "objects/cpu/v2-0.so", "task/kernel.cu",
                            "task/reference.cc", "manifest.schema.json"}) {
     BundleFiles files = whole;
     files[path] += " ";
@@ -107,10 +139,16 @@ TEST(Tamper, FiguresMustFollowFromTheSamples) {
 
 TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
   const std::vector<std::pair<std::string, json>> changes = {
-      {"/variants/0/performance/ratio", 3.0},    {"/variants/0/guards/dims/n/max", 1 << 20},
-      {"/variants/0/kernel/values/BLOCK", 64},   {"/variants/0/builds/0/status", "emulated"},
-      {"/variants/0/device", "Another CPU"},     {"/op/license", "MIT"},
-      {"/op/task_digest", std::string(64, 'a')}, {"/fallback/kernel/values/BLOCK", 256},
+      {"/variants/0/performance/ratio", 3.0},
+      {"/variants/0/guards/envelopes/0/dims/n/max", 1 << 20},
+      {"/selection/targets/0/rows/0/dims/n/max", 1 << 20},
+      {"/bundle/version", "9.0.0"},
+      {"/variants/0/kernel/values/BLOCK", 64},
+      {"/variants/0/builds/0/status", "emulated"},
+      {"/variants/0/device", "Another CPU"},
+      {"/op/license", "MIT"},
+      {"/op/task_digest", std::string(64, 'a')},
+      {"/fallback/kernel/values/BLOCK", 256},
   };
   for (const auto& [pointer, value] : changes) {
     BundleFiles files = SampleBundle();
@@ -126,7 +164,7 @@ TEST(Tamper, AFuzzedManifestIsNeverTakenForWhole) {
   const BundleFiles whole = SampleBundle();
   const json original = json::parse(whole.at("manifest.json"));
   std::mt19937 random(20240607);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 200; ++round) {
     BundleFiles files = whole;
     std::string& text = files["manifest.json"];
     for (unsigned i = 0; i <= random() % 4; ++i) {
@@ -147,6 +185,21 @@ TEST(Tamper, AFuzzedManifestIsNeverTakenForWhole) {
     FixChecksums(files);
     const json parsed = json::parse(text, nullptr, false);
     EXPECT_TRUE(!VerifyBundle(files).problems.empty() || parsed == original) << text;
+  }
+}
+
+// Damaged code objects with fixed checksums: never a crash, and found.
+TEST(Tamper, AFuzzedObjectIsFound) {
+  const BundleFiles whole = SampleBundle();
+  std::mt19937 random(20240608);
+  for (int round = 0; round < 60; ++round) {
+    BundleFiles files = whole;
+    std::string& bytes = files["objects/cpu/v1-0.so"];
+    if (round % 3 == 0) bytes.resize(random() % bytes.size());
+    for (int i = 0; i < 8 && !bytes.empty(); ++i)
+      bytes[random() % std::min<std::size_t>(bytes.size(), 512)] = static_cast<char>(random());
+    FixManifest(files);
+    EXPECT_FALSE(VerifyBundle(files).problems.empty()) << round;
   }
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What tells two kernels apart, one change at a time, and kernels with some of the changes.
+
+#include <string>
+#include <vector>
+
+#include "core/task.h"
+#include "core/work_unit.h"
+
+namespace fettle {
+
+struct KernelChange {
+  enum class Kind { kHunk, kTunable, kPlan };
+  Kind kind = Kind::kHunk;
+  std::string label;  // "kernel.cu:12: 3 lines for 1", "BLOCK: 128 for 64", "launch plan"
+  std::string text;   // The hunk's lines with '-' and '+'; empty for others.
+  // kHunk: lines of the parent's source that go (from 0), and what stands there instead.
+  std::size_t begin = 0, removed = 0;
+  std::vector<std::string> added;
+  // kTunable.
+  std::string tunable;
+  std::int64_t value = 0;
+};
+
+// The changes that lead from `parent` to `winner`: hunks of the source from top to bottom, then
+// tunables whose values differ, then, where launches, workspace, tunables, guards or headers
+// differ, everything of that as one change (the plan), which then also holds the tunables.
+std::vector<KernelChange> ChangesBetween(const KernelUnderTest& parent,
+                                         const KernelUnderTest& winner);
+
+// `parent` with the changes whose `kept` is true. kept.size() == changes.size(). The digest is left
+// empty.
+KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTest& winner,
+                             const std::vector<KernelChange>& changes,
+                             const std::vector<bool>& kept);
+
+}  // namespace fettle

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/bundle_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include <elf.h>
+#include <fmt/format.h>
+
+#include "core/code_object/elf.h"
+#include "core/digest.h"
+#include "core/plan_bind.h"
+#include "core/status_macros.h"
+#include "core/target.h"
+#include "core/task_model.h"
+
+namespace fettle {
+namespace {
+
+using nlohmann::json;
+
+// Binding needs a seed; labels, plain dims and types do not depend on it.
+constexpr std::uint64_t kBindSeed = 1;
+// A portfolio is no longer than this, and a member must lower the mean regret by a tenth of a
+// percent.
+constexpr int kMostMembers = 8;
+constexpr double kWorth = 0.001;
+
+Vendor VendorOf(const std::string& target) {
+  const absl::StatusOr<Target> found = FindTarget(target);
+  return found.ok() ? found->vendor : Vendor::kCpu;
+}
+
+std::string ObjectPath(const std::string& target, const std::string& id, std::size_t index) {
+  switch (VendorOf(target)) {
+    case Vendor::kNvidia:
+      return fmt::format("objects/cuda/{}/{}-{}.cubin", target, id, index);
+    case Vendor::kAmd:
+      return fmt::format("objects/hip/{}/{}-{}.co", target, id, index);
+    default:
+      return fmt::format("objects/cpu/{}-{}.so", id, index);
+  }
+}
+
+// Whether a kernel of the object may wait (barriers, warp operations): then it needs fibers.
+bool MayWait(const std::string& object) {
+  static constexpr std::array<std::string_view, 8> kWaits = {
+      "fettle_rt_barrier", "fettle_rt_barrier_vote", "fettle_rt_shuffle",   "fettle_rt_ballot",
+      "fettle_rt_match",   "fettle_rt_reduce",       "fettle_rt_warp_sync", "fettle_rt_grid_sync"};
+  const absl::StatusOr<ElfFile> elf = ReadElf(AsBytes(object));
+  if (!elf.ok()) return true;
+  return std::any_of(elf->symbols.begin(), elf->symbols.end(), [](const ElfSymbol& symbol) {
+    return symbol.section == SHN_UNDEF &&
+           std::find(kWaits.begin(), kWaits.end(), symbol.name) != kWaits.end();
+  });
+}
+
+std::string DeviceModel(const VariantProvenance& provenance) {
+  const json device = provenance.document.value("device", json::object());
+  const json model = device.is_object() ? device.value("model", json()) : json();
+  return model.is_string() ? model.get<std::string>() : "";
+}
+
+// Puts the selectors and macros of the cases that each build serves into `builds`.
+absl::Status AssignCases(const Task& task, const BundleKernel& kernel, const std::string& target,
+                         std::vector<BundleBuild*>& builds) {
+  FETTLE_ASSIGN_OR_RETURN(const Target limits, FindTarget(target));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases, OwnCases(task, target));
+  for (const BoundCase& bound_case : cases) {
+    FETTLE_ASSIGN_OR_RETURN(const bool supported, task.Supports(kernel.kernel, bound_case));
+    if (!supported) continue;
+    FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
+                            task.BuildInputsFor(kernel.kernel, kernel.values, bound_case, limits));
+    for (BundleBuild* build : builds) {
+      if (build->key != inputs.key) continue;
+      build->macros = inputs.macros;
+      const BuildSelector selector = SelectorOf(task, bound_case);
+      if (std::find(build->selectors.begin(), build->selectors.end(), selector) ==
+          build->selectors.end()) {
+        build->selectors.push_back(selector);
+      }
+    }
+  }
+  for (BundleBuild* build : builds) {
+    if (build->selectors.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("export {} for {}: no case of the task needs the build {}", kernel.id, target,
+                      build->key.substr(0, 16)));
+    }
+    std::sort(build->selectors.begin(), build->selectors.end());
+  }
+  return absl::OkStatus();
+}
+
+// The power of two, at most 16, that divides all values.
+std::int64_t Divisor(const std::vector<std::int64_t>& values) {
+  std::int64_t divisor = 0;
+  for (const std::int64_t value : values) divisor = std::gcd(divisor, value);
+  if (divisor == 0) return 1;
+  return std::min<std::int64_t>(divisor & -divisor, 16);
+}
+
+absl::StatusOr<std::vector<Envelope>> EnvelopesOf(const ProvenVariant& variant) {
+  const Task& task = *variant.task;
+  std::map<BuildSelector, std::map<std::string, std::vector<std::int64_t>>> seen;
+  std::map<BuildSelector, std::map<std::string, std::pair<double, double>>> scalars;
+  std::set<std::string> per_case;
+  for (const ArgDecl& arg : task.model().args) {
+    if (arg.role == Role::kScalar && arg.value_kind == ArgDecl::Value::kPerCase) {
+      per_case.insert(arg.name);
+    }
+  }
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases,
+                          OwnCases(task, variant.provenance->target));
+  for (const BoundCase& bound_case : cases) {
+    FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(variant, bound_case));
+    if (!supported) continue;
+    const BuildSelector selector = SelectorOf(task, bound_case);
+    auto& dims = seen[selector];
+    for (const BoundDim& dim : bound_case.dims) {
+      if (!dim.is_list && !dim.values.empty()) dims[dim.name].push_back(dim.values[0]);
+    }
+    for (const BoundScalar& scalar : bound_case.scalars) {
+      if (!per_case.contains(scalar.name)) continue;
+      const double value =
+          IsFloat(scalar.dtype) ? scalar.real : static_cast<double>(scalar.integer);
+      auto [entry, fresh] = scalars[selector].try_emplace(scalar.name, value, value);
+      entry->second = {std::min(entry->second.first, value), std::max(entry->second.second, value)};
+    }
+  }
+  std::vector<Envelope> envelopes;
+  for (auto& [selector, dims] : seen) {
+    Envelope envelope;
+    envelope.selector = selector;
+    for (const auto& [name, values] : dims) {
+      envelope.dims[name] = {*std::min_element(values.begin(), values.end()),
+                             *std::max_element(values.begin(), values.end()), Divisor(values)};
+    }
+    envelope.scalars = scalars[selector];
+    envelopes.push_back(std::move(envelope));
+  }
+  return envelopes;
+}
+
+// Dims whose value follows from a list: they differ from call to call of one size.
+std::set<std::string> ListDerived(const TaskModel& model) {
+  std::set<std::string> names;
+  for (const DimDecl& dim : model.dims) {
+    if (dim.is_list) names.insert(dim.name);
+    if (!dim.let.has_value()) continue;
+    for (const std::string& name : dim.let->Names()) {
+      if (names.contains(name)) names.insert(dim.name);
+    }
+  }
+  return names;
+}
+
+// One timed case as a row of the selection.
+struct Place {
+  std::map<std::string, DType> types;
+  std::map<std::string, std::int64_t> dims;
+};
+
+Place PlaceOf(const BoundCase& bound_case, const std::set<std::string>& derived) {
+  Place place;
+  for (const auto& [family, dtype] : bound_case.types) place.types[family] = dtype;
+  for (const BoundDim& dim : bound_case.dims) {
+    if (!dim.is_list && !derived.contains(dim.name)) place.dims[dim.name] = dim.values.front();
+  }
+  return place;
+}
+
+// The integer at the geometric middle of two neighbours, and the arithmetic one below zero.
+std::int64_t Between(std::int64_t a, std::int64_t b) {
+  if (a <= 0) return a + (b - a) / 2;
+  return static_cast<std::int64_t>(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
+}
+
+// The box around a place in which no other place of its types is nearer along any axis.
+std::map<std::string, std::pair<std::int64_t, std::int64_t>> BoxOf(
+    const Place& place, const std::vector<Place>& places) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> box;
+  for (const auto& [name, value] : place.dims) {
+    std::set<std::int64_t> edges;
+    for (const Place& other : places) {
+      if (other.types == place.types) edges.insert(other.dims.at(name));
+    }
+    const auto at = edges.find(value);
+    std::int64_t low = std::numeric_limits<std::int64_t>::min();
+    std::int64_t high = std::numeric_limits<std::int64_t>::max();
+    if (at != edges.begin()) low = Between(*std::prev(at), value) + 1;
+    if (std::next(at) != edges.end()) high = Between(value, *std::next(at));
+    box[name] = {low, high};
+  }
+  return box;
+}
+
+// What a variant costs per timed case, relative to the declared baseline.
+double CostOf(const ProvenVariant& variant, const std::string& label) {
+  const VariantProvenance& provenance = *variant.provenance;
+  const json& part = provenance.document["variant"];
+  const json declared = part.value("ratio_declared", json(0));
+  // Measured against a tuned baseline: scaled by what that one gains over the declared one.
+  double over_declared = 1;
+  if (declared.is_number() && declared.get<double>() > 0 && provenance.ratio > 0) {
+    over_declared = declared.get<double>() / provenance.ratio;
+  }
+  for (const CaseMeasurement& entry : provenance.measurement.cases) {
+    if (entry.case_label == label && entry.ratio > 0) return 1 / (entry.ratio * over_declared);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+absl::StatusOr<TargetSelection> SelectFor(const BundleModel& model, const std::string& target) {
+  const Task& task = *model.task;
+  TargetSelection selection;
+  selection.target = target;
+  std::vector<int> candidates;  // Kernels with a build for the target.
+  for (std::size_t k = 0; k + 1 < model.kernels.size(); ++k) {
+    const bool built =
+        std::any_of(model.builds.begin(), model.builds.end(), [&](const BundleBuild& build) {
+          return build.kernel == model.kernels[k].id && build.target == target;
+        });
+    if (built) candidates.push_back(static_cast<int>(k));
+  }
+  if (candidates.empty()) return selection;
+  // Costs are of the variants' own targets: another one's are all there is for what never ran.
+  std::string measured = target;
+  const auto of_target = [&](int k) {
+    return model.kernels[static_cast<std::size_t>(k)].variant->provenance->target;
+  };
+  if (std::none_of(candidates.begin(), candidates.end(),
+                   [&](int k) { return of_target(k) == target; })) {
+    measured = of_target(candidates.front());
+  }
+  std::erase_if(candidates, [&](int k) { return of_target(k) != measured; });
+  const std::set<std::string> derived = ListDerived(task.model());
+  FETTLE_ASSIGN_OR_RETURN(const Target limits, FindTarget(measured));
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,
+                          task.BindCases(CaseSet::kTimed, kBindSeed, limits));
+  std::vector<PortfolioCase> costs;
+  std::vector<Place> places;
+  for (const BoundCase& bound_case : timed) {
+    PortfolioCase entry{.weight = bound_case.weight, .cost = {}};
+    for (const int k : candidates) {
+      entry.cost.push_back(
+          CostOf(*model.kernels[static_cast<std::size_t>(k)].variant, bound_case.label));
+    }
+    costs.push_back(std::move(entry));
+    places.push_back(PlaceOf(bound_case, derived));
+  }
+  const Portfolio portfolio =
+      ChoosePortfolio(costs, static_cast<int>(candidates.size()), kMostMembers, kWorth);
+  const auto kernels_of = [&](const std::vector<int>& order) {
+    std::vector<int> kernels;
+    for (const int i : order) kernels.push_back(candidates[static_cast<std::size_t>(i)]);
+    return kernels;
+  };
+  selection.members = kernels_of(portfolio.members);
+  selection.mean_regret = portfolio.mean_regret;
+  selection.worst_regret = portfolio.worst_regret;
+  for (const SelectionRow::Kind kind : {SelectionRow::Kind::kExact, SelectionRow::Kind::kBucket}) {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      SelectionRow row{.kind = kind, .types = places[i].types, .dims = {}, .order = {}};
+      row.order = kernels_of(portfolio.order[i]);
+      if (row.order.empty()) continue;  // The baseline is best there.
+      if (kind == SelectionRow::Kind::kBucket) {
+        row.dims = BoxOf(places[i], places);
+      } else {
+        for (const auto& [name, value] : places[i].dims) row.dims[name] = {value, value};
+      }
+      selection.rows.push_back(std::move(row));
+    }
+  }
+  SelectionRow generic{.kind = SelectionRow::Kind::kGeneric, .types = {}, .dims = {}, .order = {}};
+  generic.order = kernels_of(portfolio.generic);
+  if (!generic.order.empty()) selection.rows.push_back(std::move(generic));
+  return selection;
+}
+
+absl::Status AddBuilds(
+    const BundleExtras& extras,
+    const std::function<absl::StatusOr<std::string>(const std::string&)>& object_of,
+    BundleModel& model) {
+  std::map<std::pair<std::string, std::string>, std::size_t> counts;  // Kernel, target.
+  const auto add = [&](BundleBuild build, const std::string& object) {
+    std::size_t& count = counts[{build.kernel, build.target}];
+    build.path = ObjectPath(build.target, build.kernel, count++);
+    build.sha256 = Sha256Hex(object);
+    build.bytes = object.size();
+    build.waits = VendorOf(build.target) == Vendor::kCpu && MayWait(object);
+    model.builds.push_back(std::move(build));
+  };
+  for (const BundleKernel& kernel : model.kernels) {
+    if (kernel.variant == nullptr) continue;
+    const VariantProvenance& provenance = *kernel.variant->provenance;
+    for (const ProvenanceBuild& from : provenance.builds) {
+      FETTLE_ASSIGN_OR_RETURN(const std::string object, object_of(from.code_object));
+      BundleBuild build{
+          .kernel = kernel.id,
+          .target = from.target,
+          .status = from.status,
+          .key = from.key,
+          .compiler = from.compiler,
+          .machine = VendorOf(from.target) == Vendor::kCpu ? DeviceModel(provenance) : "",
+          .macros = {},
+          .entries = from.entries,
+          .symbols = from.symbols,
+          .facts = from.facts.is_object() ? from.facts : json::object(),
+          .path = {},
+          .sha256 = {},
+          .bytes = 0,
+          .waits = false,
+          .selectors = {}};
+      add(std::move(build), object);
+    }
+  }
+  std::vector<const ExtraBuild*> sorted;
+  for (const ExtraBuild& extra : extras.builds) sorted.push_back(&extra);
+  std::sort(sorted.begin(), sorted.end(), [](const ExtraBuild* a, const ExtraBuild* b) {
+    return std::tie(a->kernel, a->target, a->key) < std::tie(b->kernel, b->target, b->key);
+  });
+  for (const ExtraBuild* from : sorted) {
+    if (model.KernelIndex(from->kernel) < 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("export: a build is for {}, which is not exported", from->kernel));
+    }
+    BundleBuild build{.kernel = from->kernel,
+                      .target = from->target,
+                      .status = from->status,
+                      .key = from->key,
+                      .compiler = from->compiler,
+                      .machine = from->machine,
+                      .macros = {},
+                      .entries = from->entries,
+                      .symbols = from->symbols,
+                      .facts = from->facts.is_object() ? from->facts : json::object(),
+                      .path = {},
+                      .sha256 = {},
+                      .bytes = 0,
+                      .waits = false,
+                      .selectors = {}};
+    add(std::move(build), from->code_object);
+  }
+  return absl::OkStatus();
+}
+
+std::string DigestOf(const BundleModel& model, const BundleExtras& extras) {
+  json parts = {{"format", 2},
+                {"task", model.task->digest()},
+                {"version", model.version},
+                {"tool", FETTLE_VERSION},
+                {"variants", json::array()},
+                {"builds", json::array()},
+                {"vectors", json::object()}};
+  for (const BundleKernel& kernel : model.kernels) {
+    if (kernel.variant == nullptr) continue;
+    parts["variants"].push_back(Sha256Hex(CanonicalJson(kernel.variant->provenance->document)));
+  }
+  for (const BundleBuild& build : model.builds) {
+    parts["builds"].push_back({build.kernel, build.target, build.status, build.key, build.sha256});
+  }
+  for (const auto& [path, bytes] : extras.vectors) parts["vectors"][path] = Sha256Hex(bytes);
+  return Sha256Hex(CanonicalJson(parts));
+}
+
+}  // namespace
+
+int BundleModel::KernelIndex(const std::string& id) const {
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    if (kernels[k].id == id) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+absl::StatusOr<std::vector<BoundCase>> OwnCases(const Task& task, const std::string& target) {
+  FETTLE_ASSIGN_OR_RETURN(const Target limits, FindTarget(target));
+  FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> cases,
+                          task.BindCases(CaseSet::kTimed, kBindSeed, limits));
+  FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> checked,
+                          task.BindCases(CaseSet::kChecked, kBindSeed, limits));
+  std::move(checked.begin(), checked.end(), std::back_inserter(cases));
+  return cases;
+}
+
+BuildSelector SelectorOf(const Task& task, const BoundCase& bound_case) {
+  BuildSelector selector;
+  for (const auto& [family, dtype] : bound_case.types) selector.types[family] = dtype;
+  for (const std::string& name : task.model().specialize) {
+    for (const BoundDim& dim : bound_case.dims) {
+      if (dim.name == name && !dim.values.empty()) selector.special[name] = dim.values.front();
+    }
+  }
+  return selector;
+}
+
+absl::StatusOr<BundleModel> MakeBundleModel(
+    std::span<const ProvenVariant> variants, const BundleExtras& extras,
+    const std::function<absl::StatusOr<std::string>(const std::string&)>& object_of) {
+  BundleModel model;
+  model.task = variants.front().task;
+  model.version = extras.version;
+  for (const ProvenVariant& variant : variants) {
+    BundleKernel kernel{.id = variant.provenance->id,
+                        .kernel = variant.kernel,
+                        .values = variant.values,
+                        .variant = &variant,
+                        .envelopes = {}};
+    FETTLE_ASSIGN_OR_RETURN(kernel.envelopes, EnvelopesOf(variant));
+    model.kernels.push_back(std::move(kernel));
+  }
+  model.kernels.push_back({.id = kBaselineId,
+                           .kernel = model.task->baseline(),
+                           .values = model.task->baseline().values,
+                           .variant = nullptr,
+                           .envelopes = {}});
+  FETTLE_RETURN_IF_ERROR(AddBuilds(extras, object_of, model));
+  std::set<std::string> ran, all;
+  for (const BundleKernel& kernel : model.kernels) {
+    std::map<std::string, std::vector<BundleBuild*>> by_target;
+    for (BundleBuild& build : model.builds) {
+      if (build.kernel == kernel.id) by_target[build.target].push_back(&build);
+      all.insert(build.target);
+      if (build.status == "run") ran.insert(build.target);
+    }
+    for (auto& [target, builds] : by_target) {
+      FETTLE_RETURN_IF_ERROR(AssignCases(*model.task, kernel, target, builds));
+    }
+  }
+  model.targets.assign(ran.begin(), ran.end());
+  for (const std::string& target : all) {
+    if (!ran.contains(target)) model.targets.push_back(target);
+  }
+  for (const std::string& target : model.targets) {
+    FETTLE_ASSIGN_OR_RETURN(TargetSelection selection, SelectFor(model, target));
+    model.selection.push_back(std::move(selection));
+  }
+  model.digest = DigestOf(model, extras);
+  return model;
+}
+
+std::set<std::string> VariantsInForce(const BundleModel& model) {
+  std::set<std::string> ids;
+  for (const TargetSelection& selection : model.selection) {
+    for (const int k : selection.members) ids.insert(model.kernels[static_cast<std::size_t>(k)].id);
+  }
+  std::map<std::string, const BundleKernel*> best;
+  std::set<std::string> served;
+  for (const BundleKernel& kernel : model.kernels) {
+    if (kernel.variant == nullptr) continue;
+    const std::string& target = kernel.variant->provenance->target;
+    if (ids.contains(kernel.id)) served.insert(target);
+    const BundleKernel*& slot = best[target];
+    if (slot == nullptr || kernel.variant->provenance->ratio > slot->variant->provenance->ratio)
+      slot = &kernel;
+  }
+  for (const auto& [target, kernel] : best) {
+    if (!served.contains(target)) ids.insert(kernel->id);
+  }
+  return ids;
+}
+
+}  // namespace fettle
