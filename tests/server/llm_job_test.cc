@@ -243,7 +243,7 @@ TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
         text.replace(text.find("cafe") + 3, 1, "\xC3");
         return answers_.Stream(text);
       },
-      [this] { return answers_.Stream(answers_.TextOnly(std::string(2 << 20, 'x'))); },
+      [this] { return answers_.Stream(answers_.TextOnly(std::string((1 << 20) + 1'000, 'x'))); },
   };
   Begin();
   for (std::size_t i = 0; i < useless.size(); ++i) {
