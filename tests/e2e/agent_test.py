@@ -32,7 +32,7 @@ class Model(http.server.ThreadingHTTPServer):
         with self.lock:
             self.proposals += 1
             number = self.proposals
-        source = BROKEN if number == 1 else GOOD.replace("2.0f", f"2.0f + {number}.0f - {number}.0f")
+        source = BROKEN if number == 1 else GOOD.replace("2.0f", f"(2.0f + {number}.0f - {number}.0f)")
         return "propose", {"source": source, "rationale": "one multiplication"}
 
 

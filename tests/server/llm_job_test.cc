@@ -10,7 +10,6 @@
 
 #include <gmock/gmock.h>
 
-#include "core/digest.h"
 #include "fettle/v1/proposals.grpc.pb.h"
 #include "store/agent_call_store.h"
 #include "store/files.h"
@@ -107,10 +106,13 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
     return notes;
   }
 
-  FakeHttpServer model_;
+  // A call may still be under way when a test's body ends: what answers it lives here, and
+  // responders own what they capture besides.
   ModelAnswers answers_;
+  std::atomic<int> asked_ = 0;
   std::atomic<int> proposed_ = 0;
   std::atomic<std::int64_t> waited_ms_ = 0;
+  FakeHttpServer model_;
 };
 
 TEST_P(LlmJobTest, AModelFindsFasterKernelsAndEverythingIsKept) {
@@ -181,10 +183,8 @@ TEST_P(LlmJobTest, FinalFaultsStopTheJobWithTheReason) {
 }
 
 TEST_P(LlmJobTest, TheJobGoesOnAfterPassingFaults) {
-  std::atomic<int> number = 0;
-  const auto helpful = Helpful();
-  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
-    switch (number++) {
+  model_.Respond([this, helpful = Helpful()](const std::string& request) -> FakeHttpServer::Answer {
+    switch (asked_++) {
       case 0:
         return HttpAnswer(429, "{}", "Retry-After: 7\r\n");
       case 1:
@@ -212,10 +212,8 @@ TEST_P(LlmJobTest, TheJobGoesOnAfterPassingFaults) {
 }
 
 TEST_P(LlmJobTest, AStalledStreamIsGivenUpAndAskedAgain) {
-  std::atomic<int> number = 0;
-  const auto helpful = Helpful();
-  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
-    if (number++ == 0) return {{StreamHead(), Piece::After::kStall}};
+  model_.Respond([this, helpful = Helpful()](const std::string& request) -> FakeHttpServer::Answer {
+    if (asked_++ == 0) return {{StreamHead(), Piece::After::kStall}};
     return helpful(request);
   });
   StartServer(RealOptions(/*idle_seconds=*/0.2));
@@ -228,27 +226,29 @@ TEST_P(LlmJobTest, AStalledStreamIsGivenUpAndAskedAgain) {
 
 TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
   const std::vector<std::function<FakeHttpServer::Answer()>> useless = {
-      [&] { return answers_.Stream(answers_.CallText("propose", "{\"source\": \"cut", 10, 10)); },
-      [&] {
+      [this] {
+        return answers_.Stream(answers_.CallText("propose", "{\"source\": \"cut", 10, 10));
+      },
+      [this] {
         return answers_.Call("format_disk", {{"now", true}});
       },
-      [&] {
+      [this] {
         return answers_.Call("propose", {{"source", {1, 2}}, {"rationale", 7}});
       },
-      [&] { return answers_.Stream(answers_.TextOnly("I would rather talk about it.")); },
-      [&] { return answers_.Stream(answers_.TextOnly("")); },
-      [&] { return answers_.Stream(answers_.TextOnly("no", "refusal")); },
-      [&] {  // Half a character.
+      [this] { return answers_.Stream(answers_.TextOnly("I would rather talk about it.")); },
+      [this] { return answers_.Stream(answers_.TextOnly("")); },
+      [this] { return answers_.Stream(answers_.TextOnly("no", "refusal")); },
+      [this] {  // Half a character.
         std::string text = answers_.TextOnly("cafe");
         text.replace(text.find("cafe") + 3, 1, "\xC3");
         return answers_.Stream(text);
       },
-      [&] { return answers_.Stream(answers_.TextOnly(std::string(2 << 20, 'x'))); },
+      [this] { return answers_.Stream(answers_.TextOnly(std::string((1 << 20) + 1'000, 'x'))); },
   };
   Begin();
   for (std::size_t i = 0; i < useless.size(); ++i) {
-    model_.Respond([&](const std::string& request) {
-      return ModelAnswers::AsksForPlan(request) ? answers_.Plan("a") : useless[i]();
+    model_.Respond([this, answer = useless[i]](const std::string& request) {
+      return ModelAnswers::AsksForPlan(request) ? answers_.Plan("a") : answer();
     });
     const v1::Job job =
         Ended(Start([](auto& request) { request.set_options_json("{\"turns\": 1}"); }));
@@ -260,10 +260,9 @@ TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
 }
 
 TEST_P(LlmJobTest, AWrongKernelNameIsRepairedAndRepeatsCostNothing) {
-  std::atomic<int> writes = 0;
-  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+  model_.Respond([this](const std::string& request) -> FakeHttpServer::Answer {
     if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("a");
-    if (writes++ == 0) {
+    if (asked_++ == 0) {
       return answers_.Call("propose",
                            {{"source", "__global__ void other(float* y) {}"}, {"rationale", "r"}});
     }
@@ -283,10 +282,10 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
   // However a server counts: honestly, nothing at all, or absurdly much.
   for (const std::int64_t reported :
        {std::int64_t{1'000}, std::int64_t{0}, std::int64_t{1} << 60}) {
-    model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
+    model_.Respond([this, reported](const std::string& request) -> FakeHttpServer::Answer {
       const json plan = {{"bottleneck", "b"}, {"technique", "t"}, {"change", "c"}};
       const json proposal = {{"source", ScaleTask(1)["kernel.cu"] +
-                                            Tag(fmt::format("speed {}", 1 + 0.1 * ++proposed_))},
+                                            Tag(fmt::format("speed {}", 1 + 0.01 * ++proposed_))},
                              {"rationale", "r"}};
       const bool asks = ModelAnswers::AsksForPlan(request);
       return answers_.Stream(answers_.CallText(
@@ -294,53 +293,63 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
     });
     const v1::Job tokens = Ended(Start([](auto& r) {
       r.mutable_budget()->set_candidates(1'000);
-      r.mutable_budget()->set_tokens(100'000);
+      r.mutable_budget()->set_tokens(50'000);
     }));
     EXPECT_EQ(tokens.state(), v1::JOB_STATE_SUCCEEDED) << tokens.message();
     EXPECT_THAT(tokens.message(), HasSubstr("budget of tokens is spent"));
-    EXPECT_LE(tokens.spent().tokens(), 100'000);
+    EXPECT_LE(tokens.spent().tokens(), 50'000);
     EXPECT_GT(tokens.spent().tokens(), 0);
     const v1::Job usd = Ended(Start([](auto& r) {
       r.mutable_budget()->set_candidates(1'000);
-      r.mutable_budget()->set_usd(0.1);
+      r.mutable_budget()->set_usd(0.05);
     }));
     EXPECT_THAT(usd.message(), HasSubstr("budget of USD is spent"));
-    EXPECT_LE(usd.spent().usd(), 0.1);
+    EXPECT_LE(usd.spent().usd(), 0.05);
     EXPECT_GT(usd.spent().usd(), 0);
   }
 }
 
 TEST_P(LlmJobTest, ARestartAsksNothingTwiceAndKeepsTheBudget) {
-  std::atomic<bool> stall = false;
-  std::mutex mutex;
-  std::map<std::string, int> asked;  // By body.
-  const auto helpful = Helpful();
-  std::atomic<int> total = 0;
-  model_.Respond([&](const std::string& request) -> FakeHttpServer::Answer {
-    ++total;
-    if (stall) return {{StreamHead(), Piece::After::kStall}};
-    {
-      const std::lock_guard lock(mutex);
-      ++asked[Sha256Hex(request.substr(request.find("\r\n\r\n")))];
+  struct Seen {
+    std::mutex mutex;
+    bool stall = false;
+    bool stalled = false;
+    std::map<std::string, int> asked;  // By body.
+  };
+  const auto seen = std::make_shared<Seen>();
+  model_.Respond([this, seen](const std::string& request) -> FakeHttpServer::Answer {
+    const std::lock_guard lock(seen->mutex);
+    if (seen->stall) {
+      seen->stalled = true;
+      return {{StreamHead(), Piece::After::kStall}};
     }
-    return helpful(request);
+    ++seen->asked[request.substr(request.find("\r\n\r\n"))];
+    if (ModelAnswers::AsksForPlan(request)) {
+      return answers_.Plan(fmt::format("technique-{}", ++asked_));
+    }
+    return Proposal(fmt::format("speed {}", 1.1 + 0.1 * ++proposed_));
   });
   Begin();
   const std::string id = Start([](auto& r) { r.mutable_budget()->set_candidates(30); });
   while (GetJob(id).spent().candidates() < 2) std::this_thread::yield();
-  stall = true;
-  const int before = total;
-  while (total == before) std::this_thread::yield();  // A call is in flight.
+  const auto stalled = [&](bool begin) {
+    const std::lock_guard lock(seen->mutex);
+    if (begin) seen->stall = true;
+    return seen->stalled;
+  };
+  while (!stalled(true)) std::this_thread::yield();  // A call is in flight.
   worker_.reset();
   server_.reset();
-  stall = false;
+  seen->stall = false;
   Begin();
   const v1::Job job = Ended(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
   EXPECT_EQ(job.spent().candidates(), 30);
   EXPECT_EQ(Candidates(id).size(), 30U);
-  for (const auto& [body, count] : asked)
-    EXPECT_EQ(count, 1) << "an answered question was asked again";
+  const std::lock_guard lock(seen->mutex);
+  for (const auto& [body, count] : seen->asked) {
+    EXPECT_EQ(count, 1) << "an answered question was asked again:\n" << body;
+  }
   // The call in flight stays charged at its bound, which is more than one answer costs.
   EXPECT_GT(job.spent().tokens(), 60 * 1'200 + 4'000);
 }
