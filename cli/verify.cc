@@ -45,7 +45,7 @@ class VerifyCommand final : public Subcommand {
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle_));
-    VerifyOptions options;
+    BundleVerifyOptions options;
     if (!signer_.empty()) {
       FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadWholeFile(signer_));
     }

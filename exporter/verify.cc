@@ -43,7 +43,7 @@ std::optional<std::map<std::string, std::string>> ParseChecksums(const std::stri
 
 class Verifier {
  public:
-  Verifier(const BundleFiles& files, const VerifyOptions& options)
+  Verifier(const BundleFiles& files, const BundleVerifyOptions& options)
       : files_(files), options_(options) {
     report_.files = static_cast<int>(files.size());
   }
@@ -81,7 +81,7 @@ class Verifier {
   void CheckEvidence();
 
   const BundleFiles& files_;
-  const VerifyOptions& options_;
+  const BundleVerifyOptions& options_;
   BundleReport report_;
 };
 
@@ -258,7 +258,7 @@ void Verifier::CheckEvidence() {
 
 }  // namespace
 
-BundleReport VerifyBundle(const BundleFiles& files, const VerifyOptions& options) {
+BundleReport VerifyBundle(const BundleFiles& files, const BundleVerifyOptions& options) {
   return Verifier(files, options).Run();
 }
 

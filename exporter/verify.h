@@ -29,7 +29,7 @@ struct BundleReport {
   int reruns = 0;
 };
 
-struct VerifyOptions {
+struct BundleVerifyOptions {
   // A trusted Ed25519 public key, PEM: a bundle that it did not sign is a problem. Empty: whoever
   // signed will do, and so will nobody.
   std::string trusted_signer;
@@ -40,9 +40,9 @@ struct VerifyOptions {
 // and sources are those of the evidence, that code objects hold what the manifest says of them,
 // that the figures follow from the raw samples, and that every generated file, the manifest among
 // them, is what the evidence gives. Needs no device and no compiler.
-BundleReport VerifyBundle(const BundleFiles& files, const VerifyOptions& options);
+BundleReport VerifyBundle(const BundleFiles& files, const BundleVerifyOptions& options);
 inline BundleReport VerifyBundle(const BundleFiles& files) {
-  return VerifyBundle(files, VerifyOptions());
+  return VerifyBundle(files, BundleVerifyOptions());
 }
 
 // The unit that repeats verification and measurement of one variant. The task's files must be put

@@ -67,7 +67,7 @@ TEST(Tamper, EveryFileFollowsFromTheEvidence) {
 
 TEST(Tamper, ASignatureOfAnotherKeyIsNotTrusted) {
   const BundleFiles whole = SampleBundle();
-  VerifyOptions options;
+  BundleVerifyOptions options;
   options.trusted_signer = whole.at("signer.pub");
   EXPECT_TRUE(VerifyBundle(whole, options).problems.empty());
   BundleFiles other = whole;
