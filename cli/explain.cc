@@ -56,7 +56,7 @@ class ExplainCommand final : public Subcommand {
   absl::StatusOr<BundleFiles> Files();
   absl::StatusOr<Trial> Try(Context& context, LocalLab& lab, const Task& task, const WorkUnit& like,
                             const KernelUnderTest& winner, KernelUnderTest reduced);
-  ExitCode Report(Context& context, const std::vector<ExplainedChange>& changes,
+  ExitCode Report(Context& context, const std::vector<VariantChange>& changes,
                   const std::vector<Trial>& trials, const std::vector<bool>& kept,
                   const json& before, const json& after) const;
 
@@ -123,7 +123,7 @@ absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
     parent.kernel = task.baseline();
     parent.values = task.baseline().values;
   }
-  const std::vector<ExplainedChange> changes = ChangesBetween(parent, winner);
+  const std::vector<VariantChange> changes = ChangesBetween(parent, winner);
   if (changes.empty()) {
     context.terminal.Print("the variant and its parent are the same kernel");
     return ExitCode::kOk;
@@ -151,7 +151,7 @@ absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
   return Report(context, changes, trials, kept, before.facts, after.facts);
 }
 
-ExitCode ExplainCommand::Report(Context& context, const std::vector<ExplainedChange>& changes,
+ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChange>& changes,
                                 const std::vector<Trial>& trials, const std::vector<bool>& kept,
                                 const json& before, const json& after) const {
   Terminal& terminal = context.terminal;

@@ -23,9 +23,9 @@ std::vector<std::string> Lines(std::string_view text) {
 }
 
 // Reads the hunks of a unified diff; runs of changed lines are hunks of their own.
-std::vector<ExplainedChange> Hunks(const std::string& name, const std::string& from,
-                                   const std::string& to) {
-  std::vector<ExplainedChange> hunks;
+std::vector<VariantChange> Hunks(const std::string& name, const std::string& from,
+                                 const std::string& to) {
+  std::vector<VariantChange> hunks;
   std::size_t at = 0;  // Line of `from`, from 0.
   bool open = false;
   for (const std::string& line : Lines(UnifiedDiff(name, from, name, to))) {
@@ -49,7 +49,7 @@ std::vector<ExplainedChange> Hunks(const std::string& name, const std::string& f
       continue;
     }
     if (!open) {
-      hunks.push_back({.kind = ExplainedChange::Kind::kHunk,
+      hunks.push_back({.kind = VariantChange::Kind::kHunk,
                        .label = {},
                        .text = {},
                        .begin = at,
@@ -59,7 +59,7 @@ std::vector<ExplainedChange> Hunks(const std::string& name, const std::string& f
                        .value = 0});
       open = true;
     }
-    ExplainedChange& hunk = hunks.back();
+    VariantChange& hunk = hunks.back();
     hunk.text += line + "\n";
     if (mark == '-') {
       ++hunk.removed;
@@ -68,7 +68,7 @@ std::vector<ExplainedChange> Hunks(const std::string& name, const std::string& f
       hunk.added.push_back(line.substr(1));
     }
   }
-  for (ExplainedChange& hunk : hunks) {
+  for (VariantChange& hunk : hunks) {
     hunk.label = fmt::format("{}:{}: {} line{} for {}", name, hunk.begin + 1, hunk.added.size(),
                              hunk.added.size() == 1 ? "" : "s", hunk.removed);
   }
@@ -97,12 +97,12 @@ bool SamePlan(const KernelSpec& a, const KernelSpec& b) {
 
 }  // namespace
 
-std::vector<ExplainedChange> ChangesBetween(const KernelUnderTest& parent,
-                                            const KernelUnderTest& winner) {
-  std::vector<ExplainedChange> changes =
+std::vector<VariantChange> ChangesBetween(const KernelUnderTest& parent,
+                                          const KernelUnderTest& winner) {
+  std::vector<VariantChange> changes =
       Hunks(winner.kernel.source_name, parent.kernel.source, winner.kernel.source);
   if (!SamePlan(parent.kernel, winner.kernel)) {
-    changes.push_back({.kind = ExplainedChange::Kind::kPlan,
+    changes.push_back({.kind = VariantChange::Kind::kPlan,
                        .label = "launch plan, tunables and headers",
                        .text = {},
                        .begin = 0,
@@ -115,7 +115,7 @@ std::vector<ExplainedChange> ChangesBetween(const KernelUnderTest& parent,
   for (const auto& [name, value] : winner.values) {
     const auto before = parent.values.find(name);
     if (before == parent.values.end() || before->second == value) continue;
-    changes.push_back({.kind = ExplainedChange::Kind::kTunable,
+    changes.push_back({.kind = VariantChange::Kind::kTunable,
                        .label = fmt::format("{}: {} for {}", name, value, before->second),
                        .text = {},
                        .begin = 0,
@@ -128,7 +128,7 @@ std::vector<ExplainedChange> ChangesBetween(const KernelUnderTest& parent,
 }
 
 KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTest& winner,
-                             const std::vector<ExplainedChange>& changes,
+                             const std::vector<VariantChange>& changes,
                              const std::vector<bool>& kept) {
   FETTLE_CHECK(kept.size() == changes.size());
   KernelUnderTest result = parent;
@@ -136,18 +136,18 @@ KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTes
   const std::vector<std::string> old_lines = Lines(parent.kernel.source);
   std::size_t at = 0;
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    const ExplainedChange& change = changes[i];
+    const VariantChange& change = changes[i];
     if (!kept[i]) continue;
     switch (change.kind) {
-      case ExplainedChange::Kind::kHunk:
+      case VariantChange::Kind::kHunk:
         for (; at < change.begin && at < old_lines.size(); ++at) lines.push_back(old_lines[at]);
         lines.insert(lines.end(), change.added.begin(), change.added.end());
         at = change.begin + change.removed;
         break;
-      case ExplainedChange::Kind::kTunable:
+      case VariantChange::Kind::kTunable:
         result.values[change.tunable] = change.value;
         break;
-      case ExplainedChange::Kind::kPlan:
+      case VariantChange::Kind::kPlan:
         result.kernel = winner.kernel;
         result.values = winner.values;
         break;

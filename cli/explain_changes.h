@@ -11,7 +11,7 @@
 
 namespace fettle {
 
-struct ExplainedChange {
+struct VariantChange {
   enum class Kind { kHunk, kTunable, kPlan };
   Kind kind = Kind::kHunk;
   std::string label;  // "kernel.cu:12: 3 lines for 1", "BLOCK: 128 for 64", "launch plan"
@@ -27,13 +27,13 @@ struct ExplainedChange {
 // The changes that lead from `parent` to `winner`: hunks of the source from top to bottom, then
 // tunables whose values differ, then, where launches, workspace, tunables, guards or headers
 // differ, everything of that as one change (the plan), which then also holds the tunables.
-std::vector<ExplainedChange> ChangesBetween(const KernelUnderTest& parent,
-                                            const KernelUnderTest& winner);
+std::vector<VariantChange> ChangesBetween(const KernelUnderTest& parent,
+                                          const KernelUnderTest& winner);
 
 // `parent` with the changes whose `kept` is true. kept.size() == changes.size(). The digest is left
 // empty.
 KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTest& winner,
-                             const std::vector<ExplainedChange>& changes,
+                             const std::vector<VariantChange>& changes,
                              const std::vector<bool>& kept);
 
 }  // namespace fettle

@@ -47,6 +47,20 @@ void AddNames(const nlohmann::json& value, std::set<std::string>& names) {
   }
 }
 
+// What fills and copies of whole members of an array need: the members' shapes.
+void AddMemberShapes(const nlohmann::json& steps, const TaskModel& model,
+                     std::set<std::string>& names) {
+  for (const auto& step : steps) {
+    if (step.contains("steps")) AddMemberShapes(step["steps"], model, names);
+    for (const char* key : {"fill", "copy"}) {
+      if (!step.contains(key) || step.contains("count")) continue;
+      const ArgDecl* arg = model.FindArg(step[key].get<std::string>());
+      if (arg == nullptr || arg->each == nullptr) continue;
+      for (const Expr& extent : arg->each->shape) names.merge(extent.Names());
+    }
+  }
+}
+
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -782,6 +796,7 @@ OperatorView ViewOf(const BundleModel& bundle) {
   for (const BundleKernel& kernel : bundle.kernels) {
     AddNames(kernel.kernel.launches, needed);
     AddNames(kernel.kernel.workspace, needed);
+    AddMemberShapes(kernel.kernel.launches, model, needed);
     for (const auto* list : {&kernel.kernel.guards, &kernel.kernel.constraints}) {
       for (const Expr& expr : *list) needed.merge(expr.Names());
     }

@@ -68,6 +68,9 @@ class Emitter {
   absl::StatusOr<std::string> Scalar(const ArgDecl& arg, const std::string& name);
   absl::StatusOr<std::string> Struct(const json& arg, const std::string& name);
   absl::StatusOr<std::string> Address(const json& arg);  // An expression of type void*.
+  // Elements of one member of an array of tensors, from `offset` on.
+  absl::StatusOr<std::string> MemberElements(const ArgDecl& arg, const json& step,
+                                             const std::string& offset) const;
   absl::StatusOr<std::string> Named(const std::string& name, const std::string& variable);
 
   absl::StatusOr<std::string> Text(const json& text, bool exact) const {
@@ -222,9 +225,12 @@ absl::Status Emitter::FillOrCopy(const json& step, const std::string& indent) {
                     buffer, ElementSize(buffer), offset);
   } else {
     const ArgDecl* arg = model_.FindArg(buffer);
-    if (arg == nullptr || arg->each != nullptr)
-      return Unsupported("a fill of a whole array member");
-    elements = fmt::format("::fettle_expr::Sub(c.extent_{}, {})", buffer, offset);
+    if (arg == nullptr) return Unsupported(fmt::format("a fill of '{}'", buffer));
+    if (arg->each == nullptr) {
+      elements = fmt::format("::fettle_expr::Sub(c.extent_{}, {})", buffer, offset);
+    } else {
+      FETTLE_ASSIGN_OR_RETURN(elements, MemberElements(*arg, step, offset));
+    }
   }
   const std::string bytes =
       fmt::format("::fettle_expr::Mul({}, ::fettle_expr::Num({}))", elements, ElementSize(buffer));
@@ -243,6 +249,21 @@ absl::Status Emitter::FillOrCopy(const json& step, const std::string& indent) {
       "{0}  if (!ok || !q.copy(target, source, {3})) return false;\n{0}}}\n",
       indent, source, target, bytes);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Emitter::MemberElements(const ArgDecl& arg, const json& step,
+                                                    const std::string& offset) const {
+  if (!step.contains("member") || arg.each->strides.has_value()) {
+    return Unsupported("a fill of a whole array, or of a strided member");
+  }
+  std::map<std::string, std::string> names = names_;
+  FETTLE_ASSIGN_OR_RETURN(names["g"], Text(step["member"], false));
+  std::string elements = Constant(1);
+  for (const Expr& extent : arg.each->shape) {
+    FETTLE_ASSIGN_OR_RETURN(const std::string size, EmitExpr(extent, names, /*exact=*/true));
+    elements = fmt::format("::fettle_expr::Mul({}, {})", elements, size);
+  }
+  return fmt::format("::fettle_expr::Sub({}, {})", elements, offset);
 }
 
 absl::StatusOr<std::string> Emitter::Address(const json& arg) {

@@ -511,7 +511,7 @@ FETTLE_RT void fettle_rt_warp_sync(uint64_t mask, int line) {
   FETTLE_RUNNER.warp(fettle_rt_op::kSync, 0, 0, 0, mask, line, nullptr);
 }
 FETTLE_RT void fettle_rt_grid_sync(int line) { FETTLE_RUNNER.trap(line, "grid-wide sync is not supported on the cpu target"); }
-FETTLE_RT void fettle_rt_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+FETTLE_RT void fettle_rt_fence(int) { asm volatile("mfence" ::: "memory"); }
 FETTLE_RT void fettle_rt_trap(int line, const char* message) { FETTLE_RUNNER.trap(line, message); }
 FETTLE_RT void fettle_rt_note(int, const char*) {}
 FETTLE_RT void fettle_rt_atomic(const volatile void*, int, void*) {}

@@ -17,7 +17,7 @@ KernelUnderTest Kernel(const std::string& source, TunableValues values) {
 TEST(Explain, FindsHunksAndTunables) {
   const KernelUnderTest parent = Kernel("a\nb\nc\nd\ne\nf\n", {{"BLOCK", 64}, {"VEC", 1}});
   const KernelUnderTest winner = Kernel("a\nB\nc\nd\ne\nf\ng\n", {{"BLOCK", 128}, {"VEC", 1}});
-  const std::vector<ExplainedChange> changes = ChangesBetween(parent, winner);
+  const std::vector<VariantChange> changes = ChangesBetween(parent, winner);
   ASSERT_EQ(changes.size(), 3U);
   EXPECT_EQ(changes[0].label, "kernel.cu:2: 1 line for 1");
   EXPECT_EQ(changes[1].label, "kernel.cu:7: 1 line for 0");
@@ -30,9 +30,9 @@ TEST(Explain, FindsHunksAndTunables) {
 TEST(Explain, AnotherPlanIsOneChange) {
   const KernelUnderTest parent = Kernel("a\n", {{"BLOCK", 64}});
   const KernelUnderTest winner = Kernel("a\n", {{"ROWS", 4}});
-  const std::vector<ExplainedChange> changes = ChangesBetween(parent, winner);
+  const std::vector<VariantChange> changes = ChangesBetween(parent, winner);
   ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0].kind, ExplainedChange::Kind::kPlan);
+  EXPECT_EQ(changes[0].kind, VariantChange::Kind::kPlan);
   EXPECT_EQ(ApplyChanges(parent, winner, changes, {true}).values, winner.values);
   EXPECT_EQ(ApplyChanges(parent, winner, changes, {false}).values, parent.values);
 }
@@ -48,7 +48,7 @@ TEST(Explain, AllChangesMakeTheWinnerAndNoneTheParent) {
   };
   for (int round = 0; round < 300; ++round) {
     const KernelUnderTest parent = Kernel(text(), {{"B", 1}}), winner = Kernel(text(), {{"B", 2}});
-    const std::vector<ExplainedChange> changes = ChangesBetween(parent, winner);
+    const std::vector<VariantChange> changes = ChangesBetween(parent, winner);
     EXPECT_EQ(ApplyChanges(parent, winner, changes, std::vector<bool>(changes.size(), true))
                   .kernel.source,
               winner.kernel.source);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed headers of every bundled task, as a careful library compiles them.
 
-#include "exporter/operator_header.h"
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "core/digest.h"
 #include "exporter/generated.h"
+#include "exporter/operator_header.h"
 #include "tests/exporter/consumer.h"
 #include "tests/exporter/sample_variant.h"
 
@@ -63,7 +62,8 @@ TEST(Headers, OfEveryBundledTaskCompile) {
     folder.Write(space + ".hpp", *header);
     includes += fmt::format("#include \"{}.hpp\"\n", space);
     uses += fmt::format(
-        "  {{\n    static fettle_ops::{}::Operator op;\n    sum += static_cast<int>(op(fettle::cpu(), "
+        "  {{\n    static fettle_ops::{}::Operator op;\n    sum += "
+        "static_cast<int>(op(fettle::cpu(), "
         "{{}}, {{}}, {{}}).status);\n  }}\n",
         space);
     ++count;
@@ -83,8 +83,8 @@ TEST(Headers, TorchBindingsAreMadeWhereASchemaCanSayIt) {
   for (const auto& [name, wanted] :
        {std::pair{"layernorm", true}, {"matmul", true}, {"group_index_select", false}}) {
     std::vector<TaskProblem> problems;
-    const auto task = Task::Parse(
-        ReadFolder(std::string(FETTLE_SOURCE_DIR) + "/tasks/" + name), &problems);
+    const auto task =
+        Task::Parse(ReadFolder(std::string(FETTLE_SOURCE_DIR) + "/tasks/" + name), &problems);
     ASSERT_TRUE(task.ok());
     const GeneratedFiles files = TorchBinding(BaselineModel(*task));
     EXPECT_EQ(!files.empty(), wanted) << name;
@@ -93,8 +93,7 @@ TEST(Headers, TorchBindingsAreMadeWhereASchemaCanSayIt) {
       if (!path.ends_with(".py")) continue;
       const TestFolder folder;
       folder.Write("a.py", text);
-      const CommandResult parsed =
-          RunCommand("python3 -m py_compile " + folder.path() + "/a.py");
+      const CommandResult parsed = RunCommand("python3 -m py_compile " + folder.path() + "/a.py");
       EXPECT_EQ(parsed.code, 0) << path << "\n" << parsed.output;
     }
   }
