@@ -37,6 +37,11 @@ std::string EndOfLog(const std::string& path) {
   return end;
 }
 
+bool HasSaid(const std::string& log, std::string_view words) {
+  const absl::StatusOr<std::string> text = ReadFile(log, 16 << 20);
+  return text.ok() && text->find(words) != std::string::npos;
+}
+
 absl::StatusOr<pid_t> Spawn(const std::string& data, const std::string& log) {
   std::string program = ProgramFolder() + "/fettle";
   std::string verb = "serve", flag = "--data-dir", folder = data;
@@ -69,13 +74,15 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const std::strin
   FETTLE_RETURN_IF_ERROR(MakePrivateFolder(data));
   const std::string log = data + "/serve.log";
   std::unique_ptr<ChildServer> server(new ChildServer());
+  server->log_ = log;
   FETTLE_ASSIGN_OR_RETURN(server->pid_, Spawn(data, log));
   ConnectionFlags connection;
   connection.data = data;
   FETTLE_ASSIGN_OR_RETURN(const auto client, OptimizerClient::Connect(connection));
   const auto deadline = steady_clock::now() + seconds(20);
   while (!stop.stop_requested()) {
-    if (client->GetServerInfo().ok()) return server;
+    // It answers a moment before it has said where its dashboard is.
+    if (client->GetServerInfo().ok() && HasSaid(log, "ready on")) return server;
     int status = 0;
     if (::waitpid(server->pid_, &status, WNOHANG) == server->pid_) {
       server->pid_ = -1;
@@ -94,6 +101,15 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const std::strin
     std::this_thread::sleep_for(milliseconds(20));
   }
   return absl::CancelledError("interrupted");
+}
+
+std::string ChildServer::dashboard_link() const {
+  constexpr std::string_view kBefore = "dashboard at ";
+  const std::string log = ReadFile(log_, 16 << 20).value_or("");
+  const auto at = log.find(kBefore);
+  if (at == std::string::npos) return "";
+  const auto begin = at + kBefore.size();
+  return log.substr(begin, log.find('\n', begin) - begin);
 }
 
 ChildServer::~ChildServer() {

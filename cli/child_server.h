@@ -18,6 +18,8 @@ class ChildServer {
   // kUnavailable: it ended, or did not answer within 20 s; the message has the end of its log.
   static absl::StatusOr<std::unique_ptr<ChildServer>> Start(const std::string& data,
                                                             std::stop_token stop);
+  // The link to its dashboard; empty: it has none.
+  std::string dashboard_link() const;
   // SIGTERM, and SIGKILL after 10 s.
   ~ChildServer();
   ChildServer(const ChildServer&) = delete;
@@ -25,6 +27,7 @@ class ChildServer {
 
  private:
   ChildServer() = default;
+  std::string log_;
   pid_t pid_ = -1;
 };
 

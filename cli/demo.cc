@@ -106,6 +106,9 @@ absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
   if (!client->GetServerInfo().ok()) {
     FETTLE_ASSIGN_OR_RETURN(server, ChildServer::Start(data, context.stop));
   }
+  if (server != nullptr) {
+    context.terminal.Note("dashboard, while it runs: " + server->dashboard_link());
+  }
   FETTLE_ASSIGN_OR_RETURN(const v1::Job job, Optimize(context, *client));
   if (job.best_variant_id().empty()) {
     if (server != nullptr) WaitForOthers(context, *client);
@@ -254,6 +257,8 @@ absl::StatusOr<ExitCode> DemoCommand::Summarize(Context& context, const v1::Vari
                : "FAILED: " + (reruns.empty() || reruns[0].skipped.empty() ? outcome.reason
                                                                            : reruns[0].skipped))));
   terminal.Print(fmt::format("  bundle: {}", bundle));
+  terminal.Print(fmt::format("  look at it: fettle serve --data-dir {}",
+                             data_.empty() ? DataFolder("") + "/demo" : DataFolder(data_)));
   ShowElsewhere(terminal, variant);
   return verified ? ExitCode::kOk : ExitCode::kNo;
 }

@@ -293,14 +293,15 @@ absl::StatusOr<std::vector<VariantCase>> ListVariantCases(Connection& db, const 
 absl::StatusOr<std::vector<RecentCase>> RecentCases(Connection& db, int evaluations) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement select,
-      db.Cached("SELECT e.device_model, e.host, e.driver, e.compiler, e.job_id, "
-                "(SELECT t.name FROM jobs AS j JOIN tasks AS t ON t.digest = j.task_digest WHERE "
-                "j.id = e.job_id), m.case_label, e.stored_ns, e.ordinal, m.a_median_ns, "
-                "m.aa_spread, m.blocks, m.discarded_blocks FROM "
-                "(SELECT unit_id, device_model, host, driver, compiler, job_id, stored_ns, ordinal "
-                "FROM evaluations ORDER BY rowid DESC LIMIT ?) AS e "
-                "JOIN measurements AS m ON m.unit_id = e.unit_id AND m.against = 'denominator' "
-                "ORDER BY e.stored_ns, e.ordinal"));
+      db.Cached(
+          "SELECT e.device_model, e.host, e.driver, e.compiler, e.job_id, "
+          "(SELECT t.name FROM jobs AS j JOIN tasks AS t ON t.digest = j.task_digest WHERE "
+          "j.id = e.job_id), m.case_label, e.stored_ns, e.ordinal, m.a_median_ns, "
+          "m.aa_spread, m.bytes_per_s, m.roofline_fraction, m.blocks, m.discarded_blocks "
+          "FROM (SELECT unit_id, device_model, host, driver, compiler, job_id, stored_ns, ordinal "
+          "FROM evaluations ORDER BY rowid DESC LIMIT ?) AS e "
+          "JOIN measurements AS m ON m.unit_id = e.unit_id AND m.against = 'denominator' "
+          "ORDER BY e.stored_ns, e.ordinal"));
   RowBinder(*select).Int(evaluations);
   return ReadAll<RecentCase>(*select, [](const Statement& row) {
     RowReader read(row);
@@ -316,6 +317,8 @@ absl::StatusOr<std::vector<RecentCase>> RecentCases(Connection& db, int evaluati
     one.ordinal = read.Int();
     one.a_median_ns = read.Real();
     one.aa_spread = read.Real();
+    one.bytes_per_s = read.Real();
+    one.roofline_fraction = read.Real();
     one.blocks = read.Int();
     one.discarded_blocks = read.Int();
     return one;

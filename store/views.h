@@ -90,6 +90,7 @@ struct RecentCase {
   std::string device_model, host, driver, compiler, job_id, task_name, case_label;
   std::int64_t stored_ns = 0, ordinal = 0;
   double a_median_ns = 0, aa_spread = 0;
+  double bytes_per_s = 0, roofline_fraction = 0;
   std::int64_t blocks = 0, discarded_blocks = 0;
 };
 // Of the last `evaluations` evaluations that measured, oldest first.

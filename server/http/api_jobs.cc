@@ -17,6 +17,7 @@
 #include "server/http/api_parts.h"
 #include "server/http/http_json.h"
 #include "server/limits.h"
+#include "store/agent_call_store.h"
 
 namespace fettle {
 namespace {
@@ -220,6 +221,51 @@ absl::StatusOr<HttpResponse> GetCandidate(const OptimizerCalls& calls, const Api
   return JsonResponse({{"candidate", SeedsAsText(ToJson(candidate))}});
 }
 
+Json CallJson(const AgentCallRow& row) {
+  return {{"sequence", row.sequence}, {"kind", row.kind},           {"model", row.model},
+          {"state", row.state},       {"error", row.error},         {"tokens", row.tokens},
+          {"usd", row.usd},           {"device_ms", row.device_ms}, {"created_ns", row.created_ns},
+          {"ended_ns", row.ended_ns}};
+}
+
+// One call with what was said: documents of the agent's journal.
+absl::StatusOr<HttpResponse> GetCall(const OptimizerCalls& calls, const ApiRequest& request) {
+  std::int64_t sequence = 0;
+  const std::string& text = request.parameters[1];
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), sequence);
+  if (error != std::errc() || rest != text.data() + text.size()) {
+    return errors::BadField("sequence", "must be a number");
+  }
+  FETTLE_ASSIGN_OR_RETURN(const JobRow job, calls.Job(request.parameters[0]));
+  AgentCallRow row;
+  FETTLE_RETURN_IF_ERROR(calls.parts().store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(row, ReadAgentCall(db, job.id, sequence));
+    return absl::OkStatus();
+  }));
+  Json call = CallJson(row);
+  call["request"] = ParseDocument(row.request);
+  call["reply"] = ParseDocument(row.reply);
+  return JsonResponse({{"call", SeedsAsText(std::move(call))}});
+}
+
+// The agent's questions to models and its tries, in order; what was said is in each call.
+absl::StatusOr<HttpResponse> ListCalls(const OptimizerCalls& calls, const ApiRequest& request) {
+  FETTLE_ASSIGN_OR_RETURN(const std::int64_t after, QueryNumber(request.http, "after", 0));
+  FETTLE_ASSIGN_OR_RETURN(const int limit,
+                          QueryLimit(request.http, limits::kDefaultPageSize, limits::kMaxPageSize));
+  FETTLE_ASSIGN_OR_RETURN(const JobRow job, calls.Job(request.parameters[0]));
+  std::vector<AgentCallRow> rows;
+  FETTLE_RETURN_IF_ERROR(calls.parts().store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(rows, ListAgentCalls(db, job.id, after, limit));
+    return absl::OkStatus();
+  }));
+  Json list = Json::array();
+  for (const AgentCallRow& row : rows) list.push_back(CallJson(row));
+  const bool more = static_cast<int>(rows.size()) == limit;
+  return JsonResponse({{"calls", std::move(list)},
+                       {"next_cursor", more ? std::to_string(rows.back().sequence) : ""}});
+}
+
 absl::StatusOr<HttpResponse> Resume(const OptimizerCalls& calls, const ApiRequest& request) {
   v1::ResumeJobRequest resume;
   resume.set_job_id(request.parameters[0]);
@@ -278,6 +324,18 @@ void Api::AddJobRoutes() {
                      .query = {"after", "limit"},
                      .answer = "EventList",
                      .call = [&calls](const ApiRequest& r) { return ListEvents(calls, r); }});
+  routes_.push_back({.method = "GET",
+                     .pattern = "/api/v1/jobs/{job}/calls",
+                     .summary = "The agent's questions to models and its tries, after a sequence "
+                                "number",
+                     .query = {"after", "limit"},
+                     .answer = "CallList",
+                     .call = [&calls](const ApiRequest& r) { return ListCalls(calls, r); }});
+  routes_.push_back({.method = "GET",
+                     .pattern = "/api/v1/jobs/{job}/calls/{sequence}",
+                     .summary = "One of them with its request and reply",
+                     .answer = "CallAnswer",
+                     .call = [&calls](const ApiRequest& r) { return GetCall(calls, r); }});
   routes_.push_back({.method = "GET",
                      .pattern = "/api/v1/jobs/{job}/stream",
                      .summary = "Events as server-sent events with their sequence numbers as ids; "

@@ -34,6 +34,9 @@ struct Health {
   std::set<std::string> drivers, compilers;
   std::vector<double> spreads;
   std::int64_t cases = 0, blocks = 0, discarded = 0, last_ns = 0;
+  // What the floors of its cases were made with: a case's rate over its fraction of the roofline is
+  // the memory ceiling where memory binds it, and less elsewhere.
+  double memory_ceiling = 0;
   std::vector<const RecentCase*> rows;
 };
 
@@ -74,6 +77,10 @@ absl::StatusOr<HttpResponse> Devices(const OptimizerCalls& calls) {
     if (!one.driver.empty()) health.drivers.insert(one.driver);
     if (!one.compiler.empty()) health.compilers.insert(one.compiler);
     if (one.aa_spread > 0) health.spreads.push_back(one.aa_spread);
+    if (one.roofline_fraction > 0) {
+      health.memory_ceiling =
+          std::max(health.memory_ceiling, one.bytes_per_s / one.roofline_fraction);
+    }
     ++health.cases;
     health.blocks += one.blocks;
     health.discarded += one.discarded_blocks;
@@ -91,6 +98,7 @@ absl::StatusOr<HttpResponse> Devices(const OptimizerCalls& calls) {
                     {"discarded_blocks", health.discarded},
                     {"aa_spread_median", Quantile(health.spreads, 0.5)},
                     {"aa_spread_p95", Quantile(health.spreads, 0.95)},
+                    {"memory_ceiling_bytes_per_s", health.memory_ceiling},
                     {"last_ns", health.last_ns},
                     {"drift", Drift(health.rows)}});
   }
@@ -130,6 +138,19 @@ void Api::AddServerRoutes() {
                                             {"schema_version", info.schema_version()},
                                             {"now_ns", calls.parts().clock.NowNs()}});
                      }});
+  routes_.push_back(
+      {.method = "GET",
+       .pattern = "/api/v1/blobs/{digest}",
+       .summary = "The bytes with that SHA-256: task files, code objects, transcripts",
+       .call = [&calls](const ApiRequest& request) -> absl::StatusOr<HttpResponse> {
+         HttpResponse response;
+         FETTLE_ASSIGN_OR_RETURN(response.body,
+                                 calls.parts().store.blobs().Get(request.parameters[0]));
+         response.content_type = "application/octet-stream";
+         AttachAs(response, request.parameters[0]);
+         return response;
+       },
+       .long_call = true});
   routes_.push_back({.method = "GET",
                      .pattern = "/api/v1/openapi.json",
                      .summary = "This description",

@@ -155,7 +155,8 @@ void HttpGateway::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) 
     HttpResponse response;
     response.content_type = "text/plain; charset=utf-8";
     response.body =
-        "This fettle was built without its dashboard (FETTLE_WEB=OFF). The API is under /api/v1.\n";
+        "This fettle was built without its dashboard (FETTLE_DASHBOARD=OFF). The API is under "
+        "/api/v1.\n";
     return Finish(request, std::move(response), reply);
   }
   std::optional<HttpResponse> file = assets_.Serve(request);

@@ -1,0 +1,129 @@
+import { useMemo } from "react";
+import { Link, useLocation } from "wouter";
+import { useCases, useCatalog } from "../api/queries";
+import type { VariantCase } from "../api/types";
+import { bytesPerSecond, count, dash, duration, flopsPerSecond, percent, ratio } from "../lib/format";
+import { ceilingsOf, place } from "../lib/roofline";
+import { useParameters } from "../lib/url";
+import { RooflinePlot } from "../plots/roofline-plot";
+import { Grid, type Column } from "../ui/grid";
+import { Card, Meter, Select, Tile } from "../ui/parts";
+import { EmptyState, ErrorState, LoadingState, NotRecorded } from "../ui/states";
+
+const defaults = { target: "", device: "", task: "", status: "accepted" };
+
+const columns: Column<VariantCase>[] = [
+  {
+    key: "task",
+    name: "Operator",
+    width: "minmax(130px, 1.5fr)",
+    cell: (one) => (
+      <Link className="cover" href={`/variants/${one.variant_id}`}>
+        {one.task}
+      </Link>
+    ),
+  },
+  { key: "case", name: "Case", width: "minmax(70px, 0.7fr)", cell: (one) => one.case },
+  {
+    key: "fraction",
+    name: "Roofline",
+    width: "110px",
+    cell: (one) =>
+      one.roofline_fraction > 0 ? (
+        <span>
+          <span className="verdict-counts">{percent(one.roofline_fraction)}</span>
+          <Meter fraction={one.roofline_fraction} label="of the roofline" warnAt={2} />
+        </span>
+      ) : (
+        <span className="muted">not known</span>
+      ),
+  },
+  { key: "time", name: "Time", width: "84px", align: "right", from: 520, cell: (one) => duration(one.variant_ns) },
+  { key: "floor", name: "Floor", width: "84px", align: "right", from: 620, cell: (one) => duration(one.floor_ns) },
+  { key: "bytes", name: "Bytes", width: "96px", align: "right", from: 700, cell: (one) => bytesPerSecond(one.bytes_per_s) },
+  { key: "flops", name: "Flops", width: "110px", align: "right", from: 800, cell: (one) => flopsPerSecond(one.flops_per_s) },
+  { key: "ratio", name: "Speed-up", width: "80px", align: "right", from: 440, cell: (one) => ratio(one.ratio) },
+];
+
+export default function RooflinePage() {
+  const [view, setView] = useParameters(defaults);
+  const [, navigate] = useLocation();
+  const catalog = useCatalog();
+  const entries = catalog.data ?? [];
+  const targets = [...new Set(entries.map((entry) => entry.target))].sort();
+  const target = view.target || targets[0] || "";
+  const models = [...new Set(entries.filter((entry) => entry.target === target).map((entry) => entry.device_model))].sort();
+  const device = models.includes(view.device) ? view.device : (models[0] ?? "");
+  const cases = useCases({ target, task: view.task, status: view.status }, target !== "");
+  const mine = useMemo(() => (cases.data ?? []).filter((one) => one.device_model === device), [cases.data, device]);
+  const placed = useMemo(() => place(mine), [mine]);
+  const ceilings = useMemo(() => ceilingsOf(mine), [mine]);
+  const rows = useMemo(() => [...mine].sort((a, b) => b.roofline_fraction - a.roofline_fraction), [mine]);
+  const tasks = [...new Set(entries.filter((entry) => entry.target === target).map((entry) => entry.task))].sort();
+  if (catalog.isPending) return <LoadingState />;
+  if (!catalog.data) return <ErrorState error={catalog.error} retry={() => void catalog.refetch()} />;
+  if (targets.length === 0) {
+    return (
+      <EmptyState title="No variants yet">
+        <p>Once a variant was accepted, its timed cases appear here under its device&apos;s ceilings.</p>
+      </EmptyState>
+    );
+  }
+  return (
+    <div className="page">
+      <div className="head">
+        <h1>Roofline</h1>
+        <span className="grow" />
+        <div className="filters">
+          <Select label="Target" value={target} onChange={(next) => setView({ target: next, device: "", task: "" })} options={targets.map((one) => ({ value: one, name: one }))} />
+          <Select label="Device" value={device} onChange={(next) => setView({ device: next })} options={models.map((one) => ({ value: one, name: one }))} />
+          <Select
+            label="Operator"
+            value={view.task}
+            onChange={(task) => setView({ task })}
+            options={[{ value: "", name: "Any operator" }, ...tasks.map((task) => ({ value: task, name: task }))]}
+          />
+          <Select
+            label="Status"
+            value={view.status}
+            onChange={(status) => setView({ status })}
+            options={[
+              { value: "accepted", name: "accepted" },
+              { value: "", name: "Any status" },
+            ]}
+          />
+        </div>
+      </div>
+      {cases.isPending ? (
+        <LoadingState />
+      ) : cases.error ? (
+        <ErrorState error={cases.error} retry={() => void cases.refetch()} />
+      ) : (
+        <>
+          <div className="tiles">
+            <Tile label="Memory ceiling" note="from the stored floors: the highest of its cases">
+              {ceilings.bytesPerSecond > 0 ? bytesPerSecond(ceilings.bytesPerSecond) : dash}
+            </Tile>
+            <Tile label="Arithmetic ceiling" note={ceilings.flopsPerSecond > 0 ? "from the stored floors" : "no case here is bound by it"}>
+              {ceilings.flopsPerSecond > 0 ? flopsPerSecond(ceilings.flopsPerSecond) : "not recorded"}
+            </Tile>
+            <Tile label="Timed cases">{count(mine.length)}</Tile>
+          </div>
+          <Card title={`Variants on ${device}`}>
+            {placed.points.length > 0 ? (
+              <RooflinePlot points={placed.points} ceilings={ceilings} onChoose={(point) => navigate(`/variants/${point.source.variant_id}`)} />
+            ) : (
+              <NotRecorded>None of these cases has both bytes and flops in its task&apos;s work formula, so none has a place in the plot.</NotRecorded>
+            )}
+            {placed.unplaced > 0 && placed.points.length > 0 && (
+              <p className="muted">{count(placed.unplaced)} cases have no flops or no bytes in their task&apos;s work formula and are only in the table.</p>
+            )}
+          </Card>
+          <div style={{ height: Math.min(560, 60 + Math.max(rows.length, 3) * 40), display: "flex" }}>
+            <Grid label="Timed cases" columns={columns} rows={rows} rowKey={(one) => `${one.variant_id} ${one.case}`} rowHeight={40} empty={<p className="grid-foot">No case fits.</p>} />
+          </div>
+        </>
+      )}
+    </div>
+  );
+}

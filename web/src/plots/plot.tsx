@@ -1,0 +1,99 @@
+// A canvas plot that follows its box and the theme. What it shows is also said in words or in a
+// table beside it, since a canvas says nothing to a screen reader.
+
+import { useEffect, useRef, useState } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+export interface Colors {
+  text: string;
+  muted: string;
+  line: string;
+  accent: string;
+  win: string;
+  bad: string;
+  warn: string;
+  info: string;
+  markA: string;
+  markB: string;
+  surface: string;
+}
+
+function readColors(): Colors {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    text: of("--text"),
+    muted: of("--muted"),
+    line: of("--line"),
+    accent: of("--accent"),
+    win: of("--win"),
+    bad: of("--bad"),
+    warn: of("--warn"),
+    info: of("--info"),
+    markA: of("--mark-a"),
+    markB: of("--mark-b"),
+    surface: of("--surface"),
+  };
+}
+
+/** The theme's colours, anew when it changes. */
+export function useColors(): Colors {
+  const [colors, setColors] = useState(readColors);
+  useEffect(() => {
+    const update = () => setColors(readColors());
+    const system = window.matchMedia("(prefers-color-scheme: dark)");
+    window.addEventListener("fettle-theme", update);
+    system.addEventListener("change", update);
+    return () => {
+      window.removeEventListener("fettle-theme", update);
+      system.removeEventListener("change", update);
+    };
+  }, []);
+  return colors;
+}
+
+export function axis(colors: Colors, more: uPlot.Axis = {}): uPlot.Axis {
+  return {
+    stroke: colors.muted,
+    font: "11px system-ui, sans-serif",
+    labelFont: "12px system-ui, sans-serif",
+    labelSize: 18,
+    grid: { stroke: colors.line, width: 1 },
+    ticks: { stroke: colors.line, width: 1, size: 4 },
+    ...more,
+  };
+}
+
+interface PlotProps {
+  options: (width: number, height: number) => uPlot.Options; // Memoize: a new one makes a new plot.
+  data: uPlot.AlignedData;
+  height: number;
+  label: string;
+}
+
+export function Plot({ options, data, height, label }: PlotProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>();
+  const latest = useRef(data);
+  latest.current = data;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const made = new uPlot(options(element.clientWidth, height), latest.current, element);
+    plot.current = made;
+    const observer = new ResizeObserver(() => {
+      if (element.clientWidth > 0) made.setSize({ width: element.clientWidth, height });
+    });
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+      plot.current = undefined;
+    };
+  }, [options, height]);
+  useEffect(() => {
+    plot.current?.setData(data);
+  }, [data]);
+  return <div className="plot-canvas" ref={box} role="img" aria-label={label} style={{ minHeight: height }} />;
+}

@@ -1,0 +1,179 @@
+import { diffLines } from "diff";
+import { describe, expect, it } from "vitest";
+import type { Job, VariantCase } from "../src/api/types";
+import { withQuery } from "../src/api/client";
+import { highlightLines } from "../src/code/highlighted";
+import { burns } from "../src/lib/budget";
+import { latencyRatios } from "../src/lib/compare";
+import { turnsOf } from "../src/lib/conversation";
+import { factsLine, flatFacts } from "../src/lib/facts";
+import { ceilingsOf, place } from "../src/lib/roofline";
+import { counts, gaps, sideBySide } from "../src/lib/sidebyside";
+import { readParameters, writeParameters } from "../src/lib/url";
+
+function timed(more: Partial<VariantCase>): VariantCase {
+  return {
+    variant_id: "v1",
+    task: "t",
+    task_digest: "d",
+    target: "cpu",
+    device_model: "m",
+    status: "accepted",
+    case: "timed/0",
+    baseline_ns: 200,
+    variant_ns: 100,
+    ratio: 2,
+    ratio_low: 1.9,
+    ratio_high: 2.1,
+    bytes_per_s: 0,
+    flops_per_s: 0,
+    floor_ns: 0,
+    roofline_fraction: 0,
+    ...more,
+  };
+}
+
+describe("side by side", () => {
+  const rows = (a: string, b: string) => sideBySide(diffLines(a, b));
+  it("pairs replaced lines and numbers both sides", () => {
+    const out = rows("a\nb\nc\nd\n", "a\nB\nBB\nd\n");
+    expect(out.map((row) => [row.left?.text, row.right?.text])).toEqual([
+      ["a", "a"],
+      ["b", "B"],
+      ["c", "BB"],
+      ["d", "d"],
+    ]);
+    expect(out[3]).toMatchObject({ left: { number: 4 }, right: { number: 4 }, changed: false });
+    expect(counts(out)).toEqual({ added: 2, removed: 2 });
+  });
+  it("shows lines of one side alone", () => {
+    expect(rows("a\n", "a\nb\n")[1]).toMatchObject({ left: null, right: { number: 2, text: "b" } });
+    expect(rows("", "")).toEqual([]);
+    expect(counts(rows("same\n", "same\n"))).toEqual({ added: 0, removed: 0 });
+  });
+  it("folds long equal runs around changes", () => {
+    const long = Array.from({ length: 60 }, (_, i) => `line ${i}`);
+    const changed = [...long];
+    changed[30] = "other";
+    const out = rows(`${long.join("\n")}\n`, `${changed.join("\n")}\n`);
+    expect(gaps(out, 4)).toEqual([
+      { at: 0, hidden: 26 },
+      { at: 35, hidden: 25 },
+    ]);
+    expect(gaps(rows("a\nb\n", "a\nb\n"), 4)).toEqual([]);
+  });
+});
+
+describe("highlighting", () => {
+  it("keeps every character, whatever it is", () => {
+    const hostile = '<script>alert(1)</script>\n"><img src=x onerror=alert(1)>\n/* open\ncomment';
+    const text = highlightLines(hostile)
+      .map((line) => line.map((piece) => piece.text).join(""))
+      .join("\n");
+    expect(text).toBe(hostile);
+  });
+  it("names tokens", () => {
+    const pieces = highlightLines("int x = 1; // one")[0]!;
+    expect(pieces.some((piece) => piece.className.includes("hljs-type"))).toBe(true);
+    expect(pieces.some((piece) => piece.className.includes("hljs-comment"))).toBe(true);
+  });
+});
+
+describe("burnt budgets", () => {
+  const none = { candidates: 0, wall_ms: 0, device_ms: 0, tokens: 0, usd: 0 };
+  const job = (more: Partial<Job>) => ({ budget: none, spent: none, state: "succeeded", started_ns: 0, ...more }) as Job;
+  it("start with the most burnt", () => {
+    const out = burns(job({ budget: { ...none, candidates: 100, wall_ms: 60_000 }, spent: { ...none, candidates: 20, wall_ms: 45_000 } }), 0);
+    expect(out.map((one) => one.kind)).toEqual(["wall time", "candidates"]);
+    expect(out[1]).toMatchObject({ label: "20 of 100", fraction: 0.2 });
+  });
+  it("tell what is spent without a limit, and let wall time run", () => {
+    expect(burns(job({ spent: { ...none, tokens: 5 } }), 0)).toMatchObject([{ kind: "tokens", label: "5", fraction: NaN }]);
+    const running = job({ state: "running", started_ns: 1e15, budget: { ...none, wall_ms: 100_000 }, spent: { ...none, wall_ms: 1_000 } });
+    expect(burns(running, 1e9 + 50_000)[0]!.fraction).toBe(0.5);
+    expect(burns(running, 1e9 + 500_000)[0]!.fraction).toBe(1);
+    expect(burns(job({}), 0)).toEqual([]);
+  });
+});
+
+describe("latency ratios", () => {
+  it("compare the fastest variant per case, over cases that both targets have", () => {
+    const left = [timed({ variant_ns: 100 }), timed({ variant_ns: 50, variant_id: "v2" }), timed({ case: "timed/1", variant_ns: 10 }), timed({ task: "u", task_digest: "e" })];
+    const right = [timed({ target: "gpu", variant_ns: 25 }), timed({ target: "gpu", case: "timed/1", variant_ns: 20 })];
+    const [only, ...rest] = latencyRatios(left, right);
+    expect(rest).toEqual([]);
+    expect(only).toMatchObject({ task: "t", cases: 2 });
+    expect(only!.ratio).toBeCloseTo(1, 9);
+    expect(only!.low).toBeCloseTo(0.5, 9);
+    expect(only!.high).toBeCloseTo(2, 9);
+    expect(latencyRatios(left, [])).toEqual([]);
+    expect(latencyRatios([timed({ variant_ns: 0 })], right)).toEqual([]);
+  });
+});
+
+describe("roofline", () => {
+  it("finds the ceilings in the floors", () => {
+    const memory = [0.5, 0.8].map((fraction) => timed({ bytes_per_s: 100e9 * fraction, flops_per_s: 10e9 * fraction, roofline_fraction: fraction }));
+    expect(ceilingsOf(memory)).toEqual({ bytesPerSecond: 100e9, flopsPerSecond: 0 });
+    const both = [...memory, ...[0.25, 0.5].map((fraction) => timed({ bytes_per_s: 1e9 * fraction, flops_per_s: 500e9 * fraction, roofline_fraction: fraction }))];
+    expect(ceilingsOf(both)).toEqual({ bytesPerSecond: 100e9, flopsPerSecond: 500e9 });
+    expect(ceilingsOf([])).toEqual({ bytesPerSecond: 0, flopsPerSecond: 0 });
+  });
+  it("places what has both bytes and flops", () => {
+    const { points, unplaced } = place([timed({ bytes_per_s: 2, flops_per_s: 8 }), timed({ bytes_per_s: 2 })]);
+    expect(points).toMatchObject([{ intensity: 4, flops: 8 }]);
+    expect(unplaced).toBe(1);
+  });
+});
+
+describe("facts", () => {
+  const builds = [{ facts: { kernels: [{ name: "k", registers: 32, shared_bytes: 4096, vgpr_spills: 0, occupancy: { waves: 12, max_waves: 16 } }] } }];
+  it("fit a line", () => {
+    expect(factsLine(builds)).toBe("32 regs, 4096 B shared, 75 % occupancy");
+    expect(factsLine([{ facts: {} }])).toBe("");
+    expect(factsLine(undefined)).toBe("");
+  });
+  it("are flattened for comparison", () => {
+    expect(flatFacts({ name: "k", registers: 3, instructions: { add: 2 }, list: [1] })).toEqual([
+      { name: "registers", value: "3" },
+      { name: "instructions: add", value: "2" },
+      { name: "list", value: "[1]" },
+    ]);
+  });
+});
+
+describe("conversations", () => {
+  it("are read in the loop's form", () => {
+    const turns = turnsOf({
+      round: 1,
+      plan: { request: { system: "rules", messages: [{ role: "user", text: "plan it" }] }, reply: { text: "tile it", calls: [] } },
+      write: { messages: [{ role: "user", text: "", results: [{ text: "compiled" }] }, { role: "assistant", text: "", calls: [{ name: "submit", input: { a: 1 } }] }] },
+    });
+    expect(turns.map((turn) => [turn.part, turn.role, turn.text])).toEqual([
+      ["plan", "system", "rules"],
+      ["plan", "user", "plan it"],
+      ["plan", "assistant", "tile it"],
+      ["write", "user", "compiled"],
+      ["write", "assistant", ""],
+    ]);
+    expect(turns[4]!.calls).toEqual([{ name: "submit", input: '{\n  "a": 1\n}' }]);
+  });
+  it("survive anything else", () => {
+    for (const odd of [null, 1, "x", [], {}, [1, null], { plan: 3 }, { messages: "no" }]) expect(turnsOf(odd)).toEqual([]);
+    expect(turnsOf([{ role: "user", content: "hi" }])).toMatchObject([{ role: "user", text: "hi" }]);
+  });
+});
+
+describe("addresses", () => {
+  const defaults = { q: "", status: "accepted" };
+  it("hold what differs from the usual", () => {
+    expect(readParameters("q=a%26b&status=", defaults)).toEqual({ q: "a&b", status: "" });
+    expect(readParameters("", defaults)).toEqual(defaults);
+    expect(writeParameters("other=1&q=x", defaults, { q: "", status: "demoted" })).toBe("other=1&status=demoted");
+    expect(writeParameters("", defaults, { q: "a&b", status: "accepted" })).toBe("q=a%26b");
+  });
+  it("encode what they are given", () => {
+    expect(withQuery("/api", { q: "a b&c=d", limit: 10, empty: "", none: undefined })).toBe("/api?q=a+b%26c%3Dd&limit=10");
+    expect(withQuery("/api", {})).toBe("/api");
+  });
+});
