@@ -226,8 +226,8 @@ std::string TextAt(const json& arguments, const char* name) {
   return arguments.value(name, std::string());
 }
 
-absl::StatusOr<v1::VariantChange> ChangeOf(const json& arguments) {
-  v1::VariantChange change;
+absl::StatusOr<v1::KernelChange> ChangeOf(const json& arguments) {
+  v1::KernelChange change;
   change.set_parent(TextAt(arguments, "parent"));
   change.set_patch(TextAt(arguments, "patch"));
   json block = arguments.value("block", json::object());

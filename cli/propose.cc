@@ -58,7 +58,7 @@ class ProposeCommand final : public Subcommand {
     connection_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    v1::VariantChange change;
+    v1::KernelChange change;
     FETTLE_RETURN_IF_ERROR(ReadChange(change));
     FETTLE_ASSIGN_OR_RETURN(const auto client, ProposalsClient::Connect(connection_));
     if (!try_.empty()) return Try(context, *client, change);
@@ -81,7 +81,7 @@ class ProposeCommand final : public Subcommand {
     return fmt::format("{:08x}{:08x}", random(), random());
   }
 
-  absl::Status ReadChange(v1::VariantChange& change) {
+  absl::Status ReadChange(v1::KernelChange& change) {
     change.set_parent(parent_);
     json block = json::object();
     if (!block_.empty()) FETTLE_RETURN_IF_ERROR(ReadBlock(block_, block));
@@ -170,7 +170,7 @@ class ProposeCommand final : public Subcommand {
   }
 
   absl::StatusOr<ExitCode> Try(Context& context, ProposalsClient& client,
-                               const v1::VariantChange& change) const {
+                               const v1::KernelChange& change) const {
     v1::TryProposalRequest request;
     request.set_job_id(job_);
     *request.mutable_change() = change;
