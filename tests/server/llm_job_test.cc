@@ -301,10 +301,10 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
     EXPECT_GT(tokens.spent().tokens(), 0);
     const v1::Job usd = Ended(Start([](auto& r) {
       r.mutable_budget()->set_candidates(1'000);
-      r.mutable_budget()->set_usd(0.05);
+      r.mutable_budget()->set_usd(0.03);
     }));
     EXPECT_THAT(usd.message(), HasSubstr("budget of USD is spent"));
-    EXPECT_LE(usd.spent().usd(), 0.05);
+    EXPECT_LE(usd.spent().usd(), 0.03);
     EXPECT_GT(usd.spent().usd(), 0);
   }
 }
