@@ -26,6 +26,7 @@ std::unique_ptr<Subcommand> MakeJobsCommand();
 std::unique_ptr<Subcommand> MakeMcpCommand();
 std::unique_ptr<Subcommand> MakeProposeCommand();
 std::unique_ptr<Subcommand> MakeRecordCommand();
+std::unique_ptr<Subcommand> MakeReproduceCommand();
 std::unique_ptr<Subcommand> MakeResumeCommand();
 std::unique_ptr<Subcommand> MakeServeCommand();
 std::unique_ptr<Subcommand> MakeShowCommand();
