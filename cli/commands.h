@@ -29,6 +29,7 @@ std::unique_ptr<Subcommand> MakeMcpCommand();
 std::unique_ptr<Subcommand> MakeProposeCommand();
 std::unique_ptr<Subcommand> MakeRecheckCommand();
 std::unique_ptr<Subcommand> MakeRecordCommand();
+std::unique_ptr<Subcommand> MakeReproduceCommand();
 std::unique_ptr<Subcommand> MakeResumeCommand();
 std::unique_ptr<Subcommand> MakeServeCommand();
 std::unique_ptr<Subcommand> MakeShowCommand();

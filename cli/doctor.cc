@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "cli/aa.h"
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/local.h"
@@ -91,9 +92,14 @@ class DoctorCommand final : public Subcommand {
   }
   void Declare(FlagSet& flags) override {
     flags.Flag("--json", "", &json_, "print JSON");
+    flags.Flag("--aa", "", &aa_,
+               "compare a kernel with itself: how often would it be called faster?");
+    flags.Flag("--candidates", "N", &candidates_, "of --aa (default 20)");
+    flags.Flag("--target", "T", &target_, "of --aa (default auto: the best device found)");
     local_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
+    if (aa_) return RunAa(context);
     json report = {{"version", FettleVersion()}};
     const absl::StatusOr<LocalLab> lab = LocalLab::Open(local_);
     report["runner"] = lab.ok() ? "found" : std::string(lab.status().message());
@@ -102,6 +108,8 @@ class DoctorCommand final : public Subcommand {
     if (lab.ok()) {
       for (const DeviceInfo& device : lab->runner->devices()) {
         report["devices"].push_back(DeviceJson(device));
+        const json aa = StoredAa(local_.ToOptions().cache_dir, device);
+        if (aa.is_object()) report["devices"].back()["aa"] = AaText(aa);
       }
     }
     // GPU compilers need no GPU: they are looked for on every machine.
@@ -127,6 +135,18 @@ class DoctorCommand final : public Subcommand {
   }
 
  private:
+  absl::StatusOr<ExitCode> RunAa(Context& context) {
+    if (candidates_ < 1) return absl::InvalidArgumentError("--candidates: write 1 or more");
+    FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(local_));
+    FETTLE_ASSIGN_OR_RETURN(const json kept, MeasureAa(context, lab,
+                                                       {.candidates = candidates_,
+                                                        .target = target_,
+                                                        .folder = local_.ToOptions().cache_dir}));
+    context.terminal.Print(json_ ? kept.dump(2, ' ', false, kReplaceInvalid)
+                                 : Printable(AaText(kept)));
+    return NumberOf(kept, "false_wins") > 0 ? ExitCode::kNo : ExitCode::kOk;
+  }
+
   static void PrintText(Terminal& terminal, const json& report) {
     const int width = terminal.width();
     terminal.Print(fmt::format("fettle {}", TextOf(report, "version")));
@@ -143,6 +163,11 @@ class DoctorCommand final : public Subcommand {
                    FormatBytes(NumberOf(device, "memory_bytes"))});
     }
     terminal.Raw(devices.empty() ? "no devices\n" : devices.Render(width));
+    for (const json& device : report["devices"]) {
+      if (!TextOf(device, "aa").empty()) {
+        terminal.Raw(Folded(Printable(TextOf(device, "aa")), width));
+      }
+    }
     Table compilers({{"COMPILER"}, {"IDENTITY"}, {"TARGETS"}});
     for (const json& compiler : report["compilers"]) {
       std::string targets;
@@ -172,7 +197,9 @@ class DoctorCommand final : public Subcommand {
     }
   }
 
-  bool json_ = false;
+  bool json_ = false, aa_ = false;
+  std::int64_t candidates_ = 20;
+  std::string target_ = "auto";
   LocalFlags local_;
 };
 

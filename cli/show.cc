@@ -97,6 +97,10 @@ std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source
   const json verdict = ParseDocument(candidate.verdict_json());
   Section(text, "Verdict",
           verdict.is_null() ? "  under way\n" : "  " + VerdictText(verdict) + "\n");
+  if (!TextOf(verdict, "case").empty()) {
+    text += fmt::format("  to see it here: fettle reproduce {} --task FOLDER\n",
+                        candidate.digest());
+  }
   Section(text, "Timing", MeasurementTable(ParseDocument(candidate.measurement_json()), width));
   Section(text, "Correctness",
           VerificationTable(ParseDocument(candidate.verification_json()), width));

@@ -221,6 +221,26 @@ absl::StatusOr<FunctionInfo> CpuModule::Function(std::string_view symbol) {
   return info;
 }
 
+// Statics of functions are state like any other; what is shared lives as long as its block.
+absl::StatusOr<std::int64_t> CpuModule::SaveState() {
+  state_.clear();
+  std::int64_t bytes = 0;
+  for (const CpuVariable& variable : variables_) {
+    if (variable.constant) continue;
+    state_.emplace_back(variable.begin, std::string(reinterpret_cast<const char*>(variable.begin),
+                                                    variable.end - variable.begin));
+    bytes += static_cast<std::int64_t>(variable.end - variable.begin);
+  }
+  return bytes;
+}
+
+absl::Status CpuModule::RestoreState() {
+  for (const auto& [address, bytes] : state_) {
+    std::memcpy(reinterpret_cast<void*>(address), bytes.data(), bytes.size());
+  }
+  return absl::OkStatus();
+}
+
 SourcePlace CpuModule::PlaceOf(std::uint32_t offset) {
   if (lines_ == nullptr) lines_ = std::make_unique<LineTable>(lines_section_);
   SourcePlace place = lines_->Find(offset);

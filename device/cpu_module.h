@@ -35,6 +35,8 @@ class CpuModule final : public DeviceModule {
 
   absl::StatusOr<FunctionInfo> Function(std::string_view symbol) override;
   std::vector<std::string> WritableGlobals() override { return writable_globals_; }
+  absl::StatusOr<std::int64_t> SaveState() override;
+  absl::Status RestoreState() override;
 
   const fettle_cpu_module& facts() const { return *facts_; }
   const fettle_cpu_entry* Entry(std::string_view symbol) const;
@@ -64,6 +66,7 @@ class CpuModule final : public DeviceModule {
   bool waits_ = false;
   std::vector<CpuVariable> variables_;
   std::vector<std::string> writable_globals_;
+  std::vector<std::pair<std::uintptr_t, std::string>> state_;  // Address, bytes.
   // Shared bytes of each function (by the encoding of its name), and of namespace scope ("").
   std::map<std::string, std::int64_t> shared_of_function_;
   std::string lines_section_;

@@ -77,6 +77,11 @@ class DeviceModule {
   virtual absl::StatusOr<FunctionInfo> Function(std::string_view symbol) = 0;
   // Writable module-level variables (C50-C53): names; empty where unknown.
   virtual std::vector<std::string> WritableGlobals() = 0;
+  // Those variables keep what one launch wrote for the next. SaveState remembers what they hold now
+  // and returns how many bytes that are; RestoreState brings it back, in stream order. The default
+  // has none. kInvalidArgument names a variable that the device does not find.
+  virtual absl::StatusOr<std::int64_t> SaveState() { return 0; }
+  virtual absl::Status RestoreState() { return absl::OkStatus(); }
 };
 
 struct LaunchConfig {

@@ -51,6 +51,8 @@ using GpuHandle = void*;
   X(module_unload, "cuModuleUnload", "hipModuleUnload", true, (GpuHandle))                         \
   X(module_function, "cuModuleGetFunction", "hipModuleGetFunction", true,                          \
     (GpuHandle*, GpuHandle, const char*))                                                          \
+  X(module_global, "cuModuleGetGlobal_v2", "hipModuleGetGlobal", true,                             \
+    (std::uint64_t*, std::size_t*, GpuHandle, const char*))                                        \
   X(function_attribute, "cuFuncGetAttribute", "hipFuncGetAttribute", true, (int*, int, GpuHandle)) \
   X(function_set, "cuFuncSetAttribute", "", false, (GpuHandle, int, int))                          \
   X(function_parameter, "cuFuncGetParamInfo", "", false,                                           \

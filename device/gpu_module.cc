@@ -88,7 +88,50 @@ absl::StatusOr<std::unique_ptr<GpuModule>> GpuModule::Load(
   return module;
 }
 
+absl::StatusOr<std::int64_t> GpuModule::SaveState() {
+  const GpuApi& api = *shared_->api;
+  FreeState();
+  std::int64_t bytes = 0;
+  for (const std::string& name : writable_globals_) {
+    SavedVariable saved;
+    const int found = api.module_global(&saved.address, &saved.size, handle_, name.c_str());
+    if (found != kGpuSuccess) {
+      return absl::InvalidArgumentError(
+          fmt::format("module variable {} keeps state between calls and cannot be reset; use a "
+                      "workspace instead, or a variable that is not static",
+                      name));
+    }
+    if (saved.size == 0) continue;
+    FETTLE_RETURN_IF_ERROR(api.Check(api.memory_alloc(&saved.image, saved.size),
+                                     fmt::format("save module variable {}", name)));
+    state_.push_back(saved);
+    FETTLE_RETURN_IF_ERROR(
+        api.Check(api.copy_device(saved.image, saved.address, saved.size, shared_->stream),
+                  fmt::format("save module variable {}", name)));
+    bytes += static_cast<std::int64_t>(saved.size);
+  }
+  return bytes;
+}
+
+absl::Status GpuModule::RestoreState() {
+  const GpuApi& api = *shared_->api;
+  for (const SavedVariable& saved : state_) {
+    FETTLE_RETURN_IF_ERROR(
+        api.Check(api.copy_device(saved.address, saved.image, saved.size, shared_->stream),
+                  "reset a module variable"));
+  }
+  return absl::OkStatus();
+}
+
+void GpuModule::FreeState() {
+  for (const SavedVariable& saved : state_) {
+    if (shared_->broken.ok()) shared_->api->memory_free(saved.image);
+  }
+  state_.clear();
+}
+
 GpuModule::~GpuModule() {
+  FreeState();
   if (handle_ != nullptr && shared_->broken.ok()) shared_->api->module_unload(handle_);
 }
 

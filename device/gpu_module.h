@@ -32,12 +32,15 @@ class GpuModule final : public DeviceModule {
 
   absl::StatusOr<FunctionInfo> Function(std::string_view symbol) override;
   std::vector<std::string> WritableGlobals() override { return writable_globals_; }
+  absl::StatusOr<std::int64_t> SaveState() override;
+  absl::Status RestoreState() override;
 
   // Valid while the module lives.
   absl::StatusOr<GpuFunction*> Find(std::string_view symbol);
 
  private:
   explicit GpuModule(std::shared_ptr<GpuDevice::Shared> shared) : shared_(std::move(shared)) {}
+  void FreeState();
 
   std::shared_ptr<GpuDevice::Shared> shared_;
   GpuHandle handle_ = nullptr;
@@ -45,6 +48,11 @@ class GpuModule final : public DeviceModule {
   // AMD: parameter sizes per kernel from the code object's own metadata.
   std::map<std::string, std::vector<std::int64_t>, std::less<>> parameter_bytes_;
   std::vector<std::string> writable_globals_;
+  struct SavedVariable {
+    std::uint64_t address = 0, image = 0;  // In device memory.
+    std::size_t size = 0;
+  };
+  std::vector<SavedVariable> state_;
 };
 
 // Lets `function` use `bytes` of dynamic shared memory where the vendor wants that announced.

@@ -172,4 +172,38 @@ Tally Confirm(const std::function<PairSource(std::uint64_t)>& make, int trials, 
   return tally;
 }
 
+JobTally PlayJobs(const std::function<PairSource(std::uint64_t)>& make, int jobs,
+                  const JobProtocol& protocol, const AcceptanceRule& rule,
+                  std::uint64_t first_seed) {
+  JobTally tally;
+  std::uint64_t turn = 0;
+  const auto measure = [&](const Protocol& stage) {
+    Measurement measurement;
+    measurement.cases.push_back(TakeBlocks(make(Random::For({first_seed, turn++}).Next()), stage));
+    return measurement;
+  };
+  for (int job = 0; job < jobs; ++job) {
+    int confirmations = 0, wins = 0;
+    double incumbent_ratio = 1;
+    for (int candidate = 0; candidate < protocol.candidates; ++candidate) {
+      ++tally.candidates;
+      if (ScreenedOut(measure(protocol.screening), incumbent_ratio)) {
+        ++tally.screened;
+        continue;
+      }
+      if (!IsContender(measure(protocol.search), incumbent_ratio, rule)) continue;
+      const ConfirmationDecision decision = DecideConfirmation(
+          measure(protocol.confirmation), ++confirmations, /*aa_spread=*/0, rule);
+      if (decision.record.verdict != Verdict::kWin) continue;
+      ++wins;
+      incumbent_ratio = decision.ratio;
+    }
+    ++tally.jobs;
+    tally.confirmations += confirmations;
+    tally.wins += wins;
+    tally.jobs_with_a_win += wins > 0 ? 1 : 0;
+  }
+  return tally;
+}
+
 }  // namespace fettle::judge

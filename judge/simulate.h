@@ -69,4 +69,24 @@ struct Tally {
 Tally Confirm(const std::function<PairSource(std::uint64_t)>& make, int trials, int cases, int k,
               const Protocol& protocol, const AcceptanceRule& rule, std::uint64_t first_seed);
 
+// How a job measures its candidates, by stage; a source gives the pairs of one stage.
+struct JobProtocol {
+  int candidates = 50;
+  Protocol screening{.min_blocks = 4, .max_blocks = 4, .pairs_per_block = 3};
+  Protocol search{.min_blocks = 20, .max_blocks = 20, .pairs_per_block = 5};
+  Protocol confirmation;
+};
+
+// What came of many jobs: candidates that screening dropped, confirmations, accepted candidates,
+// and jobs that accepted any.
+struct JobTally {
+  int jobs = 0, candidates = 0, screened = 0, confirmations = 0, wins = 0, jobs_with_a_win = 0;
+};
+
+// Plays `jobs` jobs: each candidate is screened, measured, and confirmed when it is a contender, as
+// a server does it. Every stage of every candidate has a source of its own, made by `make(seed)`.
+JobTally PlayJobs(const std::function<PairSource(std::uint64_t)>& make, int jobs,
+                  const JobProtocol& protocol, const AcceptanceRule& rule,
+                  std::uint64_t first_seed);
+
 }  // namespace fettle::judge

@@ -86,13 +86,19 @@ absl::StatusOr<std::unique_ptr<CasePair>> CasePair::Create(
   pair->digest_key_ = pair->random_();
   pair->sampled_ = std::make_unique<KeptOutputs>(device, bound_case);
   for (const BoundTensor& tensor : bound_case.tensors) {
-    pair->has_inout_ = pair->has_inout_ || tensor.role == Role::kInOut;
+    pair->resets_ = pair->resets_ || tensor.role == Role::kInOut;
     pair->check_bytes_ += tensor.is_null ? 0 : DenseBytes(tensor);
   }
   pair->checks_ = options.checks;
   pair->rewrites_ = options.checks && pair->check_bytes_ <= kRewriteBytes;
   pair->workspace_ = a.plan.workspace;
   pair->workspace_.insert(pair->workspace_.end(), b.plan.workspace.begin(), b.plan.workspace.end());
+  for (const BoundWorkspace& workspace : pair->workspace_) {
+    pair->resets_ = pair->resets_ || (workspace.count > 0 && !workspace.zero);
+  }
+  pair->b_module_ = b.module;
+  FETTLE_ASSIGN_OR_RETURN(const std::int64_t state_bytes, b.module->SaveState());
+  pair->b_keeps_state_ = state_bytes > 0;
   b.plan = ShiftPlan(std::move(b.plan), static_cast<std::int64_t>(a.plan.workspace.size()));
   FETTLE_RETURN_IF_ERROR(pair->MakeSlots(a, b, options));
   return pair;
@@ -144,12 +150,16 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
 
 absl::Status CasePair::Enqueue(Side side, int slot) {
   Slot& used = slots_[static_cast<std::size_t>(slot)];
-  return side == Side::kA ? used.a->Enqueue() : used.b->Enqueue();
+  if (side == Side::kA) return used.a->Enqueue();
+  if (b_keeps_state_ && b_state_dirty_) FETTLE_RETURN_IF_ERROR(b_module_->RestoreState());
+  b_state_dirty_ = true;
+  return used.b->Enqueue();
 }
 
 absl::Status CasePair::Reset(Slot& slot) {
   if (!checks_) return slot.buffers->Restore();
   FETTLE_RETURN_IF_ERROR(slot.buffers->FillOutputs(kPoison));
+  if (!workspace_.empty()) FETTLE_RETURN_IF_ERROR(slot.buffers->FillWorkspace(kPoison));
   if (!rewrites_) return slot.buffers->Restore();
   slot.input_set = random_() & 1;
   return slot.buffers->WriteInputs(inputs_[slot.input_set]);
@@ -197,6 +207,10 @@ absl::Status CasePair::AfterSample(Side side, int first, int count, bool warmup)
     }
   }
   for (int i = 0; i < used; ++i) FETTLE_RETURN_IF_ERROR(Reset(slot_at(i)));
+  if (b_keeps_state_ && b_state_dirty_) {
+    FETTLE_RETURN_IF_ERROR(b_module_->RestoreState());
+    b_state_dirty_ = false;
+  }
   return absl::OkStatus();
 }
 

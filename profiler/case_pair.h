@@ -58,10 +58,13 @@ class KeptOutputs {
 };
 
 // Two kernels over rotated buffer sets. Both sides use the same addresses and bytes. Between
-// samples a slot's outputs are poisoned and its inputs rewritten with one of two input sets, drawn
-// at random, so that an output that is left over, or remembered by address, shows up as wrong. Some
-// samples of side b are checked: outputs bit-equal to the first of that input set (where the
-// contract is deterministic), inputs unchanged, guards intact.
+// samples a slot's outputs and workspace are poisoned and its inputs rewritten with one of two
+// input sets, drawn at random, so that an output that is left over, or remembered by address, shows
+// up as wrong. What side b keeps in variables of its module is brought back before each of its
+// calls to what it was before the first: between samples, and for further calls of one sample
+// within it, at b's expense. So no call can save itself work that another has done. Some samples of
+// side b are checked: outputs bit-equal to the first of that input set (where the contract is
+// deterministic), inputs unchanged, guards intact.
 class CasePair final : public TimedPair {
  public:
   // `inputs` holds the case's inputs and a second, different set of the same shapes. `device` and
@@ -71,7 +74,7 @@ class CasePair final : public TimedPair {
       std::array<std::shared_ptr<const CaseImages>, 2> inputs, const CasePairOptions& options);
 
   int slots() const override { return static_cast<int>(slots_.size()); }
-  bool resets_between_calls() const override { return has_inout_; }
+  bool resets_between_calls() const override { return resets_; }
   absl::Status Enqueue(Side side, int slot) override;
   absl::Status AfterSample(Side side, int first, int count, bool warmup) override;
 
@@ -104,7 +107,10 @@ class CasePair final : public TimedPair {
   std::unique_ptr<GuardPatterns> patterns_;  // Null on the cpu.
   std::vector<Slot> slots_;
   std::mt19937_64 random_;
-  bool has_inout_ = false;
+  bool resets_ = false;  // A call leaves something behind in its slot that another might use.
+  DeviceModule* b_module_ = nullptr;
+  bool b_keeps_state_ = false;  // In variables of its module,
+  bool b_state_dirty_ = false;  // which a call may have changed.
   bool checks_ = true;
   bool rewrites_ = true;  // Inputs, between samples.
   std::int64_t rotated_bytes_ = 0;

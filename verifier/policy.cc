@@ -54,6 +54,8 @@ class Inspector {
   Finding CheckHostCall(std::size_t i) const;
   // Whether the source itself declares `name` as a variable, or defines it as a device function.
   bool Declares(const std::string& name) const;
+  // Whether the source has a function of that name with a body.
+  bool Defines(const std::string& name) const;
   std::size_t Closing(std::size_t open) const;
 
   const std::string& name_;
@@ -170,27 +172,37 @@ Finding Inspector::CheckLinkage() const {
     if (!tokens_[i].Is("extern") || tokens_[i + 1].kind != Kind::kString) continue;
     const bool block = tokens_[i + 2].Is("{");
     const std::size_t last = block ? Closing(i + 2) : tokens_.size();
-    bool device = false, call = false;
+    bool device = false, type = false, call = false;
+    std::string name;  // Of the function, once its parameters were seen.
     int line = tokens_[i].line;
     for (std::size_t k = block ? i + 3 : i + 2; k < last; ++k) {
       const PolicyToken& token = tokens_[k];
       device |= token.Is("__global__") || token.Is("__device__") || token.Is("__shared__") ||
-                token.Is("__constant__") || token.Is("typedef") || token.Is("using") ||
-                token.Is("struct") || token.Is("enum") || token.Is("union");
+                token.Is("__constant__");
+      type |= token.Is("typedef") || token.Is("using") || token.Is("struct") || token.Is("enum") ||
+              token.Is("union");
       if (token.Is("(")) {
         call = true;
+        if (tokens_[k - 1].kind == Kind::kIdentifier) name = tokens_[k - 1].text;
         k = Closing(k);
         continue;
       }
       if (!token.Is(";") && !token.Is("{")) continue;
-      if (call && !device) {
+      if (call && device && !type && token.Is(";") && !Defines(name)) {
+        return Refuse(
+            "policy_host_code", line,
+            fmt::format("'{}' is declared with extern \"C\" and not defined in this source; "
+                        "kernels are linked with nothing else",
+                        name));
+      }
+      if (call && !device && !type) {
         return Refuse("policy_host_code", line,
                       "an extern \"C\" function that is neither __global__ nor __device__ is host "
                       "code; only device code is taken");
       }
       if (token.Is("{")) k = Closing(k);
       if (!block) break;
-      device = call = false;
+      device = type = call = false;
       if (k + 1 < last) line = tokens_[k + 1].line;
     }
   }
@@ -223,6 +235,18 @@ bool Inspector::Declares(const std::string& name) const {
       if (tokens_[k].Is("__device__") || tokens_[k].Is("constexpr") || tokens_[k].Is("{"))
         return true;
     }
+  }
+  return false;
+}
+
+bool Inspector::Defines(const std::string& name) const {
+  for (std::size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    if (!tokens_[i].Is(name) || !tokens_[i + 1].Is("(")) continue;
+    std::size_t body = Closing(i + 1) + 1;
+    while (body < tokens_.size() && (tokens_[body].Is("const") || tokens_[body].Is("noexcept"))) {
+      ++body;
+    }
+    if (body < tokens_.size() && tokens_[body].Is("{")) return true;
   }
   return false;
 }
@@ -268,6 +292,13 @@ Finding Inspector::CheckToken(std::size_t i) const {
   }
   if (IsBannedBuiltin(token.text)) {
     return Refuse("policy_builtin", token.line, fmt::format("'{}' is not allowed", token.text));
+  }
+  // What the cpu target's runtime and the process around it are made of.
+  const bool ours = token.text.starts_with("fettle_rt_") || token.text.starts_with("fettle_cpu_") ||
+                    (token.Is("fettle") && i > 0 && tokens_[i - 1].Is("namespace"));
+  if (ours) {
+    return Refuse("policy_builtin", token.line,
+                  fmt::format("'{}' is reserved for fettle itself", token.text));
   }
   const bool call = i + 1 < tokens_.size() && tokens_[i + 1].Is("(");
   if (token.Is("main") && call && i > 0 && tokens_[i - 1].Is("int")) {

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/json_reader.h"
 #include "core/status_macros.h"
+#include "device/tensor_layout.h"
 #include "verifier/failure_class.h"
 #include "verifier/poison.h"
 #include "verifier/random.h"
@@ -51,10 +53,40 @@ std::int64_t ElementsOf(const BoundCase& bound_case) {
 InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
   return {DeriveSeed(options.seed, "case", index)};
 }
-// Everything changed in place.
-InputSpec ChangedSpec(const InputSpec& spec) {
-  return {DeriveSeed(spec.seed, "in place"), spec.set};
+
+// Changes to try at the same addresses: one element of one input. Of large cases only some rows are
+// computed by the reference, so there the element lies in one of them; where inputs and outputs
+// have different rows, everything is changed too.
+std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSpec& spec,
+                                      bool large) {
+  const InputSpec everything{DeriveSeed(spec.seed, "in place"), spec.set};
+  std::vector<std::int64_t> choices;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    if (CanFlip(bound_case.tensors[i])) choices.push_back(static_cast<std::int64_t>(i));
+  }
+  if (choices.empty()) return large ? std::vector{everything} : std::vector<InputSpec>();
+  const auto below = [&](std::int64_t count, std::uint64_t turn) {
+    return static_cast<std::int64_t>(
+        RandomBelow(static_cast<std::uint64_t>(count), spec.seed, turn));
+  };
+  InputSpec flip = spec;
+  flip.flip_tensor = choices[RandomBelow(choices.size(), spec.seed, 1)];
+  const BoundTensor& tensor = bound_case.tensors[static_cast<std::size_t>(flip.flip_tensor)];
+  flip.flip_element = below(tensor.elements(), 2);
+  const std::vector<std::int64_t> outputs = OutputTensors(bound_case);
+  if (!large || outputs.empty()) return {flip};
+  const auto first = static_cast<std::size_t>(outputs[0]);
+  const BoundTensor& output = bound_case.tensors[first];
+  const std::vector<std::int64_t> rows =
+      ChooseRows(output, ReferenceOptions{}.max_elements, DeriveSeed(spec.seed, "rows", first));
+  if (rows.empty()) return {flip};
+  if (RowCount(tensor) != RowCount(output) || RowElements(tensor) == 0) return {flip, everything};
+  const std::int64_t row =
+      rows[static_cast<std::size_t>(below(static_cast<std::int64_t>(rows.size()), 3))];
+  flip.flip_element = row * RowElements(tensor) + below(RowElements(tensor), 4);
+  return {flip};
 }
+
 InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
   return {DeriveSeed(options.seed, "exact", index), InputSet::kExactIntegers};
 }
@@ -63,6 +95,22 @@ InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
 std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
   return fmt::format("{} {} {:x} {} {} {}", bound_case.label, bound_case.Describe(), spec.seed,
                      static_cast<int>(spec.set), spec.flip_tensor, spec.flip_element);
+}
+
+// The first output that failed: which element, what was expected there and what it was.
+json MismatchOf(const Judgement& judgement) {
+  for (const Comparison& one : judgement.outputs) {
+    if (one.passed) continue;
+    const OutputErrors& errors = one.errors;
+    return {{"output", errors.output},
+            {"index", errors.first_index},
+            {"expected", JsonNumber(errors.expected)},
+            {"actual", JsonNumber(errors.actual)},
+            {"mismatches", errors.mismatches},
+            {"compared", errors.compared},
+            {"worst_over_tolerance", JsonNumber(errors.worst)}};
+  }
+  return json::object();
 }
 
 bool PermitsMisalignment(const BoundCase& bound_case) {
@@ -96,7 +144,11 @@ bool Verifier::IsLarge(const BoundCase& bound_case) const {
 std::vector<InputSpec> SpecsAhead(const BoundCase& bound_case, std::size_t index,
                                   const VerifyOptions& options) {
   std::vector<InputSpec> specs{DeclaredSpec(options, index)};
-  if (ElementsOf(bound_case) > options.large_elements) specs.push_back(ChangedSpec(specs[0]));
+  if (ElementsOf(bound_case) > options.large_elements) {
+    for (const InputSpec& changed : ChangesInPlace(bound_case, specs[0], /*large=*/true)) {
+      specs.push_back(changed);
+    }
+  }
   if (bound_case.linear && AnyDrawnFloat(bound_case)) specs.push_back(ExactSpec(options, index));
   return specs;
 }
@@ -175,7 +227,8 @@ Verifier::Outcome Verifier::RunAndJudge(const RunRequest& request, CompareMode m
                             JudgeLeft(request.bound_case, spec, mode, observation->output_digests));
   }
   if (judgement->passed) return std::optional<Failure>();
-  return Failure{Verdict::kIncorrect, judgement->reason_code, judgement->message};
+  return Failure{Verdict::kIncorrect, judgement->reason_code, judgement->message,
+                 MismatchOf(*judgement)};
 }
 
 absl::StatusOr<std::optional<Judgement>> Verifier::Baseline(const CaseUnderTest& one,
@@ -260,7 +313,8 @@ Verifier::Outcome Verifier::TwoPoisons(const CaseUnderTest& one, const InputSpec
     report->outputs.push_back(comparison.errors);
   report->checks.emplace_back("bound");
   if (!judgement.passed) {
-    return Failure{Verdict::kIncorrect, judgement.reason_code, judgement.message};
+    return Failure{Verdict::kIncorrect, judgement.reason_code, judgement.message,
+                   MismatchOf(judgement)};
   }
   if (deterministic && !same()) {
     return Failure{Verdict::kIncorrect, "nondeterministic",
@@ -309,31 +363,26 @@ Verifier::Outcome Verifier::Budget(const CaseUnderTest& one, const InputSpec& sp
   return std::optional<Failure>();
 }
 
-// New data at the same addresses: one element changed, or on large cases everything.
+// New data at the same addresses.
 Verifier::Outcome Verifier::InPlace(const CaseUnderTest& one, const InputSpec& spec,
                                     CaseReport* report) {
-  InputSpec changed = spec;
-  if (IsLarge(one.bound_case)) {
-    changed = ChangedSpec(spec);
-  } else {
-    std::vector<std::int64_t> choices;
-    for (std::size_t i = 0; i < one.bound_case.tensors.size(); ++i) {
-      if (CanFlip(one.bound_case.tensors[i])) choices.push_back(static_cast<std::int64_t>(i));
-    }
-    if (choices.empty()) return std::optional<Failure>();
-    changed.flip_tensor = choices[RandomBelow(choices.size(), spec.seed, 1)];
-    const BoundTensor& tensor =
-        one.bound_case.tensors[static_cast<std::size_t>(changed.flip_tensor)];
-    changed.flip_element = static_cast<std::int64_t>(
-        RandomBelow(static_cast<std::uint64_t>(tensor.elements()), spec.seed, 2));
+  const std::vector<InputSpec> changes =
+      ChangesInPlace(one.bound_case, spec, IsLarge(one.bound_case));
+  for (const InputSpec& changed : changes) {
+    FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, ChangeInPlace(one, changed));
+    if (failure) return failure;
   }
+  if (!changes.empty()) report->checks.emplace_back("in_place_change");
+  return std::optional<Failure>();
+}
+
+Verifier::Outcome Verifier::ChangeInPlace(const CaseUnderTest& one, const InputSpec& changed) {
   RunRequest request = Request(one, changed);
   request.reuse_buffers = true;
   RunObservation observation;
   Judgement judgement;
   FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure,
                           RunAndJudge(request, CompareMode::kTolerance, &observation, &judgement));
-  report->checks.emplace_back("in_place_change");
   if (failure && failure->verdict == Verdict::kIncorrect && !judgement.outputs.empty()) {
     failure->reason_code = "stale_result";
     failure->message = "after a change of the inputs in place: " + failure->message;

@@ -90,6 +90,7 @@ class Verifier {
   Outcome Budget(const CaseUnderTest& one, const InputSpec& spec, const Judgement& candidate,
                  CaseReport* report);
   Outcome InPlace(const CaseUnderTest& one, const InputSpec& spec, CaseReport* report);
+  Outcome ChangeInPlace(const CaseUnderTest& one, const InputSpec& changed);
   // `known`: digests of the outputs on these inputs that were judged right.
   Outcome Placements(const CaseUnderTest& one, const InputSpec& spec,
                      const std::vector<std::string>& known, CaseReport* report);

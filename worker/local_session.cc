@@ -33,19 +33,19 @@ void LocalSession::LimitLaunches(nanoseconds limit) {
   if (options_.set_launch_limit) options_.set_launch_limit(limit);
 }
 
-absl::StatusOr<DeviceModule*> LocalSession::FindModule(std::int64_t module) {
+absl::StatusOr<LocalSession::Loaded*> LocalSession::FindModule(std::int64_t module) {
   const auto found = modules_.find(module);
   if (found == modules_.end()) {
     return absl::InvalidArgumentError(fmt::format("no module {} is loaded", module));
   }
-  return found->second.get();
+  return &found->second;
 }
 
 absl::StatusOr<std::int64_t> LocalSession::LoadModule(std::string_view code_object,
                                                       const std::vector<std::string>& symbols) {
   FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<DeviceModule> module, device_.Load(code_object, symbols));
   const std::int64_t id = next_module_++;
-  modules_[id] = std::move(module);
+  modules_[id] = {std::move(module), std::string(code_object), symbols};
   return id;
 }
 
@@ -56,16 +56,21 @@ absl::Status LocalSession::UnloadModule(std::int64_t module) {
 }
 
 absl::StatusOr<RunObservation> LocalSession::RunCase(const RunRequest& request) {
-  FETTLE_ASSIGN_OR_RETURN(DeviceModule * module, FindModule(request.kernel.module));
+  FETTLE_ASSIGN_OR_RETURN(const Loaded* const loaded, FindModule(request.kernel.module));
   LimitLaunches(request.launch_limit);
   timed_.reset();
-  return cases_.Run(request, *module);
+  return cases_.Run(request, *loaded->module);
 }
 
 absl::StatusOr<TimeObservation> LocalSession::TimeCase(const TimeRequest& request) {
-  FETTLE_ASSIGN_OR_RETURN(DeviceModule * a, FindModule(request.a.module));
-  FETTLE_ASSIGN_OR_RETURN(DeviceModule * b, FindModule(request.b.module));
+  FETTLE_ASSIGN_OR_RETURN(const Loaded* const loaded_a, FindModule(request.a.module));
+  FETTLE_ASSIGN_OR_RETURN(const Loaded* const loaded_b, FindModule(request.b.module));
   LimitLaunches(request.launch_limit);
+  // Loaded anew: what launches before left in a module's variables is not there.
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceModule> a,
+                          device_.Load(loaded_a->code_object, loaded_a->symbols));
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceModule> b,
+                          device_.Load(loaded_b->code_object, loaded_b->symbols));
   timed_.reset();
   cases_.Clear();
   const std::int64_t memory =

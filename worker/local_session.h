@@ -41,13 +41,18 @@ class LocalSession final : public RunnerSession {
   absl::Status CheckHealth() override;
 
  private:
-  absl::StatusOr<DeviceModule*> FindModule(std::int64_t module);
+  struct Loaded {
+    std::unique_ptr<DeviceModule> module;
+    std::string code_object;
+    std::vector<std::string> symbols;
+  };
+  absl::StatusOr<Loaded*> FindModule(std::int64_t module);
   void LimitLaunches(std::chrono::nanoseconds limit);
 
   Device& device_;
   Clock& clock_;
   Options options_;
-  std::map<std::int64_t, std::unique_ptr<DeviceModule>> modules_;
+  std::map<std::int64_t, Loaded> modules_;
   std::int64_t next_module_ = 1;
   CaseRunner cases_;
   std::unique_ptr<KeptOutputs> timed_;  // Of the last TimeCase, until the next call.

@@ -183,10 +183,9 @@ std::string UnitJob::BrokenConstraint() const {
 
 // What a drawn case has too much of for this target, if anything.
 std::string UnitJob::TooLarge(const BoundCase& drawn) const {
-  const bool on_cpu = services_.target.vendor == Vendor::kCpu;
-  const double flops = on_cpu ? kCpuHeldOutFlops : kGpuHeldOutFlops;
+  const double flops = on_cpu() ? kCpuHeldOutFlops : kGpuHeldOutFlops;
   if (drawn.work_flops > flops) return fmt::format("the cap of {:.0f} operations", flops);
-  if (!on_cpu) return "";
+  if (!on_cpu()) return "";
   const KernelSpec& baseline = services_.task->baseline();
   const absl::StatusOr<BoundPlan> plan =
       services_.task->BindPlan(baseline, baseline.values, drawn, services_.target);
@@ -204,10 +203,9 @@ Going UnitJob::BindCases() {
     for (BoundCase& one : cases) cases_.push_back(std::move(one));
   }
   if (confirms() || unit_.kind == UnitKind::kRegister) {
-    const bool on_cpu = services_.target.vendor == Vendor::kCpu;
     FETTLE_ASSIGN_OR_RETURN(
         std::vector<BoundCase> drawn,
-        task.DrawHeldOut(unit_.held_out_seed, on_cpu ? kCpuHeldOutBytes : kGpuHeldOutBytes,
+        task.DrawHeldOut(unit_.held_out_seed, on_cpu() ? kCpuHeldOutBytes : kGpuHeldOutBytes,
                          [this](const BoundCase& one) { return TooLarge(one); }));
     for (BoundCase& one : drawn) cases_.push_back(std::move(one));
   }
@@ -286,7 +284,7 @@ Going UnitJob::CompileAll() {
     return Decide(Verdict::kCompileError, Stage::kCompile, "compile_rejected", nullptr, first,
                   {{"diagnostics", rejected->diagnostics}, {"log", rejected->log}});
   }
-  if (unit_.kind == UnitKind::kRegister || confirms()) {
+  if ((unit_.kind == UnitKind::kRegister && on_cpu()) || confirms()) {
     FETTLE_RETURN_IF_ERROR(BuildChecksAhead());
   }
   if (unit_.kind == UnitKind::kCompile || unit_.kind == UnitKind::kRegister) return true;
@@ -397,10 +395,19 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
     if (!bound) return false;
     FETTLE_ASSIGN_OR_RETURN(const bool compiled, CompileAll());
     if (!compiled || unit_.kind == UnitKind::kCompile) return compiled;
+    if (confirms() && !on_cpu()) {
+      FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckOnCpu());
+      if (!clean) return false;
+    }
     return OnLane();
   };
   FETTLE_RETURN_IF_ERROR(stages().status());
   if (unit_.kind == UnitKind::kRegister) RefuseTask();
+  if (result_.verdict && !unit_.job_id.empty() && !result_.verdict->case_label.empty()) {
+    result_.verdict->evidence["reproduce"] =
+        fmt::format("fettle reproduce {} --job {} --task FOLDER", unit_.candidate.digest,
+                    unit_.job_id);
+  }
   result_.environment = Environment();
   if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();
   result_.wall_ns =

@@ -30,6 +30,9 @@ struct UnitServices {
   KernelCompiler* compiler = nullptr;
   LaneGate* gate = nullptr;
   Lane* lane = nullptr;  // Null for kCompile.
+  // Where check mode runs for a unit of another target than the cpu; both null where it cannot.
+  Lane* check_lane = nullptr;
+  KernelCompiler* check_compiler = nullptr;
   BlobStore* blobs = nullptr;
   std::function<void(std::string)> progress;  // May be empty.
   std::stop_token stop;
@@ -58,8 +61,15 @@ class UnitJob {
   Going Verify(std::optional<CaseSet> only);
   Going RunCheckMode();
   Going CheckModeAt(int lanes);
+  // A GPU's would-be winner in check mode, before the device is held.
+  Going CheckOnCpu();
+  // Why it could not run; empty: it ran, and the report says what it saw.
+  absl::StatusOr<std::string> CheckOnCpuAt(int lanes, const std::vector<BoundCase>& small,
+                                           RunnerClient& runner, Reference& reference,
+                                           VerificationReport* report);
+  BuildContext CheckContext() const;
   std::vector<BoundCase> CheckModeCases() const;
-  // Warp widths of the check builds; empty where there is none.
+  // Warp widths of the check builds.
   std::vector<int> CheckModeWidths() const;
   // Compiles the check builds, both at once and before the device is held; what comes out of the
   // compiler's cache later is judged there.
@@ -85,7 +95,8 @@ class UnitJob {
   Going DecideFrom(const absl::Status& status, Stage stage, const BoundCase* bound_case);
   absl::StatusOr<BuiltKernel*> Builds(const KernelUnderTest& kernel,
                                       const std::vector<BoundCase>& cases);
-  absl::StatusOr<std::vector<CaseUnderTest>> CasesUnderTest(BuiltKernel& built,
+  absl::StatusOr<std::vector<CaseUnderTest>> CasesUnderTest(const BuildContext& context,
+                                                            BuiltKernel& built,
                                                             RunnerSession& session,
                                                             const std::vector<BoundCase>& cases,
                                                             bool with_baseline, Going* going);
@@ -97,6 +108,7 @@ class UnitJob {
   absl::Status FindCeilings();
   void RefuseTask();
   void UnloadModules();
+  bool on_cpu() const { return services_.target.vendor == Vendor::kCpu; }
   bool confirms() const {
     return unit_.kind == UnitKind::kConfirm || unit_.kind == UnitKind::kRerun;
   }
@@ -111,7 +123,8 @@ class UnitJob {
   std::map<std::string, bool> supported_;     // By case label.
   std::map<std::string, BuiltKernel> built_;  // By digest, fast mode.
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
-  RunnerClient* runner_ = nullptr;  // While on the lane.
+  std::optional<VerificationReport> checked_on_cpu_;  // What CheckOnCpu saw.
+  RunnerClient* runner_ = nullptr;                    // While on the lane.
   std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
   Ceilings ceilings_;

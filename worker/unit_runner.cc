@@ -72,10 +72,12 @@ class TemporaryFolder {
 class UnitRunnerImpl final : public UnitRunner {
  public:
   UnitRunnerImpl(TemporaryFolder folder, Toolchains toolchains,
-                 std::vector<std::unique_ptr<Lane>> lanes, int compile_jobs)
+                 std::vector<std::unique_ptr<Lane>> lanes, std::unique_ptr<Lane> check_lane,
+                 int compile_jobs)
       : folder_(std::move(folder)),
         toolchains_(std::move(toolchains)),
         lanes_(std::move(lanes)),
+        check_lane_(std::move(check_lane)),
         gate_(compile_jobs) {}
 
   std::vector<DeviceInfo> devices() const override {
@@ -95,6 +97,8 @@ class UnitRunnerImpl final : public UnitRunner {
   const TemporaryFolder folder_;
   const Toolchains toolchains_;
   const std::vector<std::unique_ptr<Lane>> lanes_;
+  // A cpu of its own for check mode of other devices' kernels; null without other devices.
+  const std::unique_ptr<Lane> check_lane_;
   LaneGate gate_;
   std::mutex mutex_;
   std::list<std::pair<std::string, std::shared_ptr<const Task>>> tasks_;  // Guarded by mutex_.
@@ -158,6 +162,13 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
     services.target = services.lane->device().target;
   }
   FETTLE_ASSIGN_OR_RETURN(services.compiler, toolchains_.For(services.target));
+  if (check_lane_ != nullptr && services.target.vendor != Vendor::kCpu) {
+    const auto compiler = toolchains_.For(check_lane_->device().target);
+    if (compiler.ok()) {
+      services.check_lane = check_lane_.get();
+      services.check_compiler = *compiler;
+    }
+  }
   const UnitStop limited(stop, std::chrono::milliseconds(unit.deadline_ms));
   services.gate = &gate_;
   services.blobs = &blobs;
@@ -229,8 +240,14 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   const int jobs = options.compile_jobs > 0
                        ? options.compile_jobs
                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  std::unique_ptr<Lane> check_lane;
+  if (gpu) {
+    absl::Status none;
+    auto cpu = FindLanes({"cpu"}, lane_options, &none);
+    if (!cpu.empty()) check_lane = std::move(cpu.front());
+  }
   return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains),
-                                          std::move(lanes), jobs);
+                                          std::move(lanes), std::move(check_lane), jobs);
 }
 
 }  // namespace fettle

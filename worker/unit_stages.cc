@@ -25,14 +25,6 @@ constexpr double kMostCalibrationError = 0.05;
 constexpr int kCalibrationTries = 3;
 constexpr std::size_t kFewestBlocks = 5;
 constexpr double kBeyondFloor = 1.05;
-// The check build is slow; cases beyond this many elements are left to the fast build.
-constexpr std::int64_t kCheckModeElements = 1 << 20;
-
-std::int64_t ElementsOf(const BoundCase& bound_case) {
-  std::int64_t elements = 0;
-  for (const BoundTensor& tensor : bound_case.tensors) elements += tensor.elements();
-  return elements;
-}
 
 // Seeds of one unit's parts, so that none can be told from another.
 std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
@@ -94,15 +86,15 @@ void UnitJob::EvaluateAhead() {
 }
 
 absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
-    BuiltKernel& built, RunnerSession& session, const std::vector<BoundCase>& cases,
-    bool with_baseline, Going* going) {
+    const BuildContext& context, BuiltKernel& built, RunnerSession& session,
+    const std::vector<BoundCase>& cases, bool with_baseline, Going* going) {
   std::vector<CaseUnderTest> list;
   for (const BoundCase& bound_case : cases) {
     CaseUnderTest one;
     one.bound_case = bound_case;
     one.supported = supported_[bound_case.label];
     if (one.supported) {
-      absl::StatusOr<RunnableKernel> kernel = MakeRunnable(Context(), built, bound_case, session);
+      absl::StatusOr<RunnableKernel> kernel = MakeRunnable(context, built, bound_case, session);
       if (!kernel.ok()) {
         *going = DecideFrom(kernel.status(), Stage::kVerify, &bound_case);
         return list;
@@ -112,7 +104,7 @@ absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
         const auto baseline = built_.find(BaselineKernel().digest);
         if (baseline != built_.end() && &baseline->second != &built) {
           FETTLE_ASSIGN_OR_RETURN(one.baseline,
-                                  MakeRunnable(Context(), baseline->second, bound_case, session));
+                                  MakeRunnable(context, baseline->second, bound_case, session));
           one.baseline_digest = baseline->first;
         }
       }
@@ -128,7 +120,7 @@ Going UnitJob::Register() {
   Progress("testing the checker");
   Going going = true;
   FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
-                          CasesUnderTest(built_.at(candidate_.digest), *runner_, cases_,
+                          CasesUnderTest(Context(), built_.at(candidate_.digest), *runner_, cases_,
                                          /*with_baseline=*/false, &going));
   if (!going.ok() || !*going) return going;
   FETTLE_ASSIGN_OR_RETURN(
@@ -150,7 +142,7 @@ Going UnitJob::Verify(std::optional<CaseSet> only) {
   if (only) std::erase_if(chosen, [only](const BoundCase& one) { return one.set != *only; });
   Going going = true;
   FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
-                          CasesUnderTest(built_.at(candidate_.digest), *runner_, chosen,
+                          CasesUnderTest(Context(), built_.at(candidate_.digest), *runner_, chosen,
                                          /*with_baseline=*/true, &going));
   if (!going.ok() || !*going) return going;
   Verifier verifier(*runner_, *reference_);
@@ -163,79 +155,6 @@ Going UnitJob::Verify(std::optional<CaseSet> only) {
     report.warnings = std::move(before.warnings);
   }
   result_.verification = std::move(report);
-  if (!result_.verification->passed) {
-    result_.verdict = result_.verification->failure;
-    return false;
-  }
-  return true;
-}
-
-std::vector<int> UnitJob::CheckModeWidths() const {
-  if (services_.target.vendor != Vendor::kCpu) return {};
-  const int lanes = candidate_.kernel.lanes;
-  if (lanes != 0) return {lanes};
-  return {32, 64};
-}
-
-std::vector<BoundCase> UnitJob::CheckModeCases() const {
-  std::vector<BoundCase> small;
-  for (const BoundCase& one : cases_) {
-    const bool checked = one.set == CaseSet::kChecked && supported_.at(one.label);
-    if (checked && ElementsOf(one) <= kCheckModeElements) small.push_back(one);
-  }
-  return small;
-}
-
-absl::Status UnitJob::BuildChecksAhead() {
-  const std::vector<BoundCase> small = CheckModeCases();
-  if (small.empty()) return absl::OkStatus();
-  std::vector<std::future<absl::StatusOr<BuiltKernel>>> builds;
-  for (const int width : CheckModeWidths()) {
-    builds.push_back(std::async(std::launch::async, [this, &small, width] {
-      return BuildKernel(Context(), candidate_, small, CompileMode::kCheck, width);
-    }));
-  }
-  absl::Status status;
-  for (auto& build : builds) status.Update(build.get().status());
-  return status;
-}
-
-// Only the cpu target has a check build; elsewhere the report says so.
-Going UnitJob::RunCheckMode() {
-  if (services_.target.vendor != Vendor::kCpu) {
-    result_.verification->check_mode = "not_run: only the cpu target has a check build";
-    return true;
-  }
-  for (const int width : CheckModeWidths()) {
-    FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckModeAt(width));
-    if (!clean) return false;
-  }
-  return true;
-}
-
-Going UnitJob::CheckModeAt(int lanes) {
-  Progress(fmt::format("checking at warp width {}", lanes));
-  const std::vector<BoundCase> small = CheckModeCases();
-  if (small.empty()) {
-    result_.verification->check_mode = "not_run: no checked case is small enough";
-    return true;
-  }
-  FETTLE_ASSIGN_OR_RETURN(BuiltKernel built,
-                          BuildKernel(Context(), candidate_, small, CompileMode::kCheck, lanes));
-  result_.compile_ns += built.compile_ns;
-  if (built.rejected) {
-    return Decide(Verdict::kCompileError, Stage::kCompile, "check_build_rejected", nullptr,
-                  fmt::format("the check build at warp width {} does not compile", lanes),
-                  {{"diagnostics", built.rejected->diagnostics}, {"log", built.rejected->log}});
-  }
-  Going going = true;
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<CaseUnderTest> cases,
-                          CasesUnderTest(built, *runner_, small, /*with_baseline=*/false, &going));
-  if (!going.ok() || !*going) return going;
-  Verifier verifier(*runner_, *reference_);
-  FETTLE_RETURN_IF_ERROR(
-      verifier.CheckMode(cases, fmt::format("{} {}", lanes == 64 ? "wave" : "warp", lanes),
-                         MakeVerifyOptions(), &*result_.verification));
   if (!result_.verification->passed) {
     result_.verdict = result_.verification->failure;
     return false;
@@ -264,9 +183,8 @@ Going UnitJob::Measure() {
 
 Going UnitJob::MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
                               std::optional<Measurement>* into) {
-  const bool on_cpu = services_.lane->on_cpu();
   LaneGate::Ticket ticket;
-  if (on_cpu) {
+  if (on_cpu()) {
     ticket = services_.gate->EnterTiming(services_.stop);
     if (!ticket) return absl::CancelledError("the unit was cancelled before it was timed");
   }

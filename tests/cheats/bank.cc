@@ -50,7 +50,16 @@ absl::StatusOr<std::vector<BankEntry>> ReadBank(const std::string& folder) {
     entry.expect = item.at("expect").get<std::vector<std::string>>();
     entry.targets = item.value("targets", std::vector<std::string>());
     entry.block = item.value("block", json::object());
-    if (item.contains("naive_fooled")) entry.naive_fooled = item["naive_fooled"].get<bool>();
+    if (item.contains("naive")) {
+      const json& naive = item["naive"];
+      entry.naive = NaiveExpectation{.habit = naive.value("habit", std::string()),
+                                     .fooled = naive.value("fooled", true),
+                                     .wins = naive.value("wins", false),
+                                     .why = naive.value("why", std::string()),
+                                     .file = naive.value("file", std::string()),
+                                     .marker = naive.value("marker", std::string()),
+                                     .targets = naive.value("targets", std::vector<std::string>())};
+    }
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -64,47 +73,62 @@ absl::StatusOr<TaskFiles> ReadBankTask(const std::string& folder, const std::str
   return files;
 }
 
-bool RunsOn(const BankEntry& entry, const std::string& target) {
-  if (entry.targets.empty()) return true;
-  for (const std::string& one : entry.targets) {
+bool RunsOn(const std::vector<std::string>& targets, const std::string& target) {
+  if (targets.empty()) return true;
+  for (const std::string& one : targets) {
     if (one == target || (one == "gpu" && target != "cpu")) return true;
   }
   return false;
 }
 
-absl::StatusOr<VerdictRecord> BankJudge::Judge(const BankEntry& entry, std::uint64_t seed) {
-  FETTLE_ASSIGN_OR_RETURN(TaskFiles files, ReadBankTask(folder_, entry.task));
+absl::StatusOr<BankKernel> ParseBankEntry(const std::string& folder, const BankEntry& entry) {
+  BankKernel parsed;
+  FETTLE_ASSIGN_OR_RETURN(parsed.files, ReadBankTask(folder, entry.task));
   std::vector<TaskProblem> problems;
-  const auto task = Task::Parse(files, &problems);
+  const auto task = Task::Parse(parsed.files, &problems);
   if (!task.ok()) return absl::InternalError(FormatProblems(problems));
-  json block = ToJson((*task)->baseline());
+  parsed.task = *task;
+  json block = ToJson(parsed.task->baseline());
   block["source"] = entry.source;
   block["source_name"] = entry.source_name;
   for (const auto& [key, value] : entry.block.items()) block[key] = value;
-  auto kernel = (*task)->ParseKernelSpec(block, &problems);
-  if (!kernel.ok()) return Refused(FormatProblems(problems));
+  auto kernel = parsed.task->ParseKernelSpec(block, &problems);
+  if (kernel.ok()) {
+    parsed.kernel = *std::move(kernel);
+  } else {
+    parsed.problem = FormatProblems(problems);
+  }
+  return parsed;
+}
+
+absl::StatusOr<VerdictRecord> BankJudge::Judge(const BankEntry& entry, std::uint64_t seed) {
+  FETTLE_ASSIGN_OR_RETURN(const BankKernel parsed, ParseBankEntry(folder_, entry));
+  if (!parsed.kernel) return Refused(parsed.problem);
+  const Task& task = *parsed.task;
+  const KernelSpec& kernel = *parsed.kernel;
 
   WorkUnit unit;
   unit.id = "bank-" + entry.id;
-  unit.task_digest = (*task)->digest();
-  FETTLE_ASSIGN_OR_RETURN(unit.task_blob, blobs_.Put(PackTaskFiles(files)));
+  unit.task_digest = task.digest();
+  FETTLE_ASSIGN_OR_RETURN(unit.task_blob, blobs_.Put(PackTaskFiles(parsed.files)));
   unit.target = target_;
-  unit.candidate = {CandidateDigest(unit.task_digest, target_, *kernel, kernel->values), *kernel,
-                    kernel->values};
-  const KernelSpec& baseline = (*task)->baseline();
+  unit.candidate = {CandidateDigest(unit.task_digest, target_, kernel, kernel.values), kernel,
+                    kernel.values};
+  const KernelSpec& baseline = task.baseline();
   unit.denominator = {CandidateDigest(unit.task_digest, target_, baseline, baseline.values),
                       baseline, baseline.values};
   unit.seed = seed;
-  unit.screen = true;
+  // What must be found wrong is verified, and confirmed, however slow it is: held-out sizes are
+  // drawn in confirmations only.
+  const bool must_fail =
+      std::find(entry.expect.begin(), entry.expect.end(), "NO_WIN") == entry.expect.end() &&
+      entry.kind == "cheat";
+  unit.screen = !must_fail;
   unit.time_cap_s = 3;
   FETTLE_ASSIGN_OR_RETURN(UnitResult result, runner_.Run(unit, blobs_, {}, {}));
   if (result.verdict) return *result.verdict;
   if (!result.measurement) return absl::InternalError("no verdict and no measurement");
   const judge::AcceptanceRule rule;
-  // What must be found wrong is confirmed however slow it is: held-out sizes are drawn there only.
-  const bool must_fail =
-      std::find(entry.expect.begin(), entry.expect.end(), "NO_WIN") == entry.expect.end() &&
-      entry.kind == "cheat";
   if (!must_fail && !judge::IsContender(*result.measurement, 1, rule)) {
     return judge::DecideConfirmation(*result.measurement, 1, 0, rule).record.verdict ==
                    Verdict::kWin

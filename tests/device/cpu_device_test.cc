@@ -174,6 +174,38 @@ TEST(CpuDevice, ListsWritableGlobals) {
   EXPECT_THAT((*module)->WritableGlobals(), testing::ElementsAre("counter"));
 }
 
+TEST(CpuDevice, BringsBackVariablesOfAModule) {
+  const CompileResult compiled = CompileOrFail(CpuRequest(
+      "k.cu",
+      "__device__ int counter = 40;\n__global__ void k(int* y) { static int inside; ++inside;\n"
+      "  y[0] = ++counter + 100 * inside; }\n",
+      {"k"}));
+  auto device = CpuDevice::Create({.threads = 1});
+  auto module = (*device)->Load(compiled.code_object, compiled.symbols);
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto buffer = (*device)->Allocate(256);
+  ASSERT_TRUE(buffer.ok());
+  const auto call = [&] {
+    KernelArgument argument(8);
+    const std::uint64_t address = (*buffer)->address();
+    std::memcpy(argument.data(), &address, 8);
+    const std::vector<KernelArgument> arguments{argument};
+    EXPECT_TRUE((*device)->Launch(**module, compiled.symbols[0], {}, arguments).ok());
+    std::int32_t value = 0;
+    EXPECT_TRUE((*device)
+                    ->CopyOut(**buffer, 0, {reinterpret_cast<std::uint8_t*>(&value), sizeof value})
+                    .ok());
+    return value;
+  };
+  const auto bytes = (*module)->SaveState();
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_GE(*bytes, 8);
+  EXPECT_EQ(call(), 141);
+  EXPECT_EQ(call(), 242);
+  ASSERT_TRUE((*module)->RestoreState().ok());
+  EXPECT_EQ(call(), 141);
+}
+
 TEST(CpuDevice, LoadsManyModulesAtOnce) {
   auto device = CpuDevice::Create({});
   std::vector<std::unique_ptr<DeviceModule>> modules;

@@ -42,6 +42,15 @@ std::uint8_t* At(const DeviceBuffer& buffer, std::int64_t offset) {
 
 class HostModule final : public DeviceModule {
  public:
+  explicit HostModule(std::span<std::uint8_t> state) : state_(state) {}
+  absl::StatusOr<std::int64_t> SaveState() override {
+    saved_.assign(state_.begin(), state_.end());
+    return static_cast<std::int64_t>(saved_.size());
+  }
+  absl::Status RestoreState() override {
+    std::copy(saved_.begin(), saved_.end(), state_.begin());
+    return absl::OkStatus();
+  }
   absl::StatusOr<FunctionInfo> Function(std::string_view symbol) override {
     FunctionInfo info;
     info.symbol = std::string(symbol);
@@ -49,6 +58,10 @@ class HostModule final : public DeviceModule {
     return info;
   }
   std::vector<std::string> WritableGlobals() override { return {}; }
+
+ private:
+  std::span<std::uint8_t> state_;
+  std::vector<std::uint8_t> saved_;
 };
 
 class HostEvent final : public DeviceEvent {
@@ -146,7 +159,7 @@ absl::StatusOr<std::unique_ptr<DeviceModule>> HostDevice::Load(
       return absl::NotFoundError(fmt::format("no kernel '{}' is registered", symbol));
     }
   }
-  return std::make_unique<HostModule>();
+  return std::make_unique<HostModule>(state_);
 }
 
 absl::Status HostDevice::Launch(DeviceModule&, std::string_view symbol, const LaunchConfig& config,

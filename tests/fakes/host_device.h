@@ -26,6 +26,8 @@ class HostDevice final : public Device {
   void Register(std::string symbol, Kernel kernel) {
     kernels_[std::move(symbol)] = std::move(kernel);
   }
+  // Memory that modules loaded from now on keep their variables in.
+  void set_state(std::span<std::uint8_t> state) { state_ = state; }
   int launches() const { return launches_; }
 
   const DeviceInfo& info() const override { return info_; }
@@ -67,6 +69,7 @@ class HostDevice final : public Device {
   DeviceInfo info_;
   std::map<std::string, Kernel, std::less<>> kernels_;
   std::vector<CheckFinding> findings_;
+  std::span<std::uint8_t> state_;
   int launches_ = 0;
   int digests_ = 0;
   bool takes_digests_ = false;

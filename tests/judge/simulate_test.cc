@@ -45,6 +45,16 @@ TEST_P(RecordedNoise, NeverWinsAboveItsLevelAtTheThresholdItself) {
   EXPECT_LE(wins, 0.02 * trials);  // 0.5 % are due.
 }
 
+// Whole jobs, in which the luckiest of fifty is what gets confirmed.
+TEST_P(RecordedNoise, AcceptsNothingInJobsOfEqualKernels) {
+  for (const RecordedSeries& series : series_) {
+    const auto make = [&](std::uint64_t seed) { return Replay(series, 0, seed); };
+    const JobTally tally = PlayJobs(make, 2, JobProtocol{}, AcceptanceRule{}, 21);
+    EXPECT_EQ(tally.candidates, 100);
+    EXPECT_EQ(tally.jobs_with_a_win, 0) << series.name;
+  }
+}
+
 TEST_P(RecordedNoise, FindsALargeGainWhateverTheNoise) {
   for (const RecordedSeries& series : series_) {
     EXPECT_GE(Run(series, 3, 40, 13).wins, 38) << series.name;  // Four times as fast.
@@ -83,6 +93,18 @@ TEST(SimulatedNoise, KeepsTheErrorRateAtTheThreshold) {
 
 TEST(SimulatedNoise, SpendsLessOnLaterConfirmations) {
   EXPECT_LE(Wins({}, 0.01, 800, 10), 2);  // 0.07 are due.
+}
+
+TEST(PlayJobs, CountsEachStage) {
+  const auto make = [](std::uint64_t seed) { return MakeNoise({}, std::log1p(0.05), seed); };
+  const JobTally better = PlayJobs(make, 3, {.candidates = 4}, AcceptanceRule{}, 7);
+  EXPECT_EQ(better.jobs, 3);
+  EXPECT_EQ(better.candidates, 12);
+  EXPECT_EQ(better.jobs_with_a_win, 3);
+  EXPECT_GE(better.confirmations, better.wins);
+  EXPECT_LT(better.wins, 12);  // After a win, its like is no step ahead.
+  const auto slow = [](std::uint64_t seed) { return MakeNoise({}, std::log(0.8), seed); };
+  EXPECT_EQ(PlayJobs(slow, 1, {.candidates = 9}, AcceptanceRule{}, 7).screened, 9);
 }
 
 TEST(TakeBlocks, StopsWhenTheNoiseAllowsAndNeverBeyondTheMost) {

@@ -192,6 +192,57 @@ TEST_P(CasePairTest, AllowsDifferentOutputsWhereTheContractDoes) {
   EXPECT_TRUE(pair_->outputs_equal());
 }
 
+// A kernel that keeps answers in a variable of its module finds, in every call, what it held when
+// the module was loaded: no call profits from another.
+TEST_P(CasePairTest, BringsBackTheVariablesOfTheCandidatesModule) {
+  std::int32_t calls = 0, most_seen = 0;
+  device_.set_state({reinterpret_cast<std::uint8_t*>(&calls), sizeof calls});
+  Register("counts", [&](std::int32_t* x, std::int32_t* y) {
+    most_seen = std::max(most_seen, calls++);
+    for (int i = 0; i < kCount; ++i) y[i] = 2 * x[i];
+  });
+  Measure("counts");
+  EXPECT_EQ(most_seen, 0);
+  // Within one sample too.
+  for (int slot = 0; slot < 3; ++slot) ASSERT_TRUE(pair_->Enqueue(Side::kB, slot).ok());
+  EXPECT_EQ(most_seen, 0);
+  // The denominator is trusted and pays for nothing.
+  ASSERT_TRUE(pair_->AfterSample(Side::kB, 0, 3, /*warmup=*/false).ok());
+  calls = 5;
+  ASSERT_TRUE(pair_->Enqueue(Side::kA, 0).ok());
+  ASSERT_TRUE(pair_->AfterSample(Side::kA, 0, 1, /*warmup=*/false).ok());
+  EXPECT_EQ(calls, 5);
+}
+
+TEST_P(CasePairTest, PoisonsTheWorkspaceBetweenSamples) {
+  BoundPlan plan = PlanOf("keeps");
+  plan.workspace.push_back({.name = "keep", .dtype = DType::kI32, .count = kCount});
+  plan.steps[0].args.push_back(TensorArg(0));
+  plan.steps[0].args[2].kind = BoundArg::Kind::kWorkspace;
+  int found = 0;
+  device_.Register("keeps", [&](const LaunchConfig&, std::span<const KernelArgument> arguments) {
+    auto* x = ArgumentAs<std::int32_t*>(arguments, 0);
+    auto* y = ArgumentAs<std::int32_t*>(arguments, 1);
+    auto* keep = ArgumentAs<std::int32_t*>(arguments, 2);
+    found += keep[0] != -1;
+    for (int i = 0; i < kCount; ++i) keep[i] = y[i] = 2 * x[i];
+    return absl::OkStatus();
+  });
+  symbols_.push_back("keeps");
+  auto module = device_.Load("", symbols_);
+  ASSERT_TRUE(module.ok());
+  auto pair = CasePair::Create(
+      device_, bound_case_, {module->get(), {{"honest", "honest"}}, PlanOf("honest")},
+      {module->get(), {{"keeps", "keeps"}}, plan}, {Images(1), Images(2)}, {.cold = false});
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_TRUE((*pair)->resets_between_calls());  // One slot serves one call of a sample.
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE((*pair)->Enqueue(Side::kB, 0).ok());
+    ASSERT_TRUE((*pair)->AfterSample(Side::kB, 0, 1, /*warmup=*/false).ok());
+  }
+  EXPECT_EQ(found, 0);
+}
+
 TEST_P(CasePairTest, KeepsWorkspacesOfBothSidesApart) {
   BoundPlan plan = PlanOf("honest");
   BoundWorkspace scratch{.name = "scratch", .dtype = DType::kI32, .count = kCount, .zero = true};

@@ -70,6 +70,13 @@ TEST(PolicyTest, RefusesHostCode) {
           "extern \"C\" {\n__global__ void k() {}\nint memcmp(const void*, const void*, int);\n}"),
       "policy_host_code");
   EXPECT_EQ(Reason("int main() { return 0; }"), "policy_host_code");
+  // A host function that calls itself device code.
+  EXPECT_EQ(Reason("extern \"C\" __device__ int sched_yield();\n"
+                   "__global__ void k() { sched_yield(); }"),
+            "policy_host_code");
+  EXPECT_EQ(Reason("extern \"C\" {\n__device__ long syscall(long, ...);\n}"), "policy_host_code");
+  EXPECT_EQ(Reason("namespace fettle { class Device; }"), "policy_builtin");
+  EXPECT_EQ(Reason("__device__ unsigned long long t = fettle_rt_clock();"), "policy_builtin");
   EXPECT_EQ(Reason("void run() { k<<<1, 2>>>(); }"), "policy_host_code");
   EXPECT_EQ(Reason("__global__ void k() { ::system(\"true\"); }"), "policy_host_call");
   EXPECT_EQ(Reason("__global__ void k() { std::exit(1); }"), "policy_host_call");
@@ -101,6 +108,11 @@ TEST(PolicyTest, LetsHonestSourcesPass) {
   EXPECT_EQ(Reason("extern \"C\" __global__ void k(float* p) { p[0] = 1'000; }"), "");
   EXPECT_EQ(Reason("extern \"C\" {\n__global__ void k() {}\n__device__ int f() { return 1; }\n}"),
             "");
+  EXPECT_EQ(Reason("extern \"C\" __global__ void __launch_bounds__(64) k(float*);\n"
+                   "extern \"C\" __global__ void __launch_bounds__(64) k(float* p) { p[0] = 1; }"),
+            "");
+  EXPECT_EQ(Reason("extern \"C\" { typedef int (*visit)(int); struct pair { int a, b; }; }"), "");
+  EXPECT_EQ(Reason("namespace mine { __device__ int fettle; }"), "");
   EXPECT_EQ(Reason("extern __shared__ float s[];"), "");
   EXPECT_EQ(Reason("template <typename T> struct A {}; A<A<A<int>>> a;"), "");
   EXPECT_EQ(

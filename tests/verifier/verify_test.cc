@@ -118,6 +118,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
     VerifyOptions options;
     options.seed = 42;
     options.judged = &judged_;
+    options.large_elements = large_elements_;
     auto report = verifier.Verify(cases, options);
     EXPECT_TRUE(report.ok()) << report.status();
     return report.value_or(VerificationReport());
@@ -134,6 +135,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
   HostDevice device_{GetParam()};
   InProcessRunner runner_{device_};
   JudgementCache judged_;
+  std::int64_t large_elements_ = VerifyOptions{}.large_elements;
   std::vector<BoundCase> cases_;
 };
 Reference* VerifyTest::reference_ = nullptr;
@@ -272,6 +274,40 @@ TEST_P(VerifyTest, ResultCachedByAddressFailsAfterAChangeInPlace) {
     kept.insert(kept.end(), p.z, p.z + p.cols);
   });
   ExpectFails("memo", "stale_result");
+}
+
+// In large cases too a single element changes, which a fingerprint of a few does not see.
+TEST_P(VerifyTest, ResultCachedByAFingerprintFailsInALargeCase) {
+  large_elements_ = 1;
+  std::map<std::vector<float>, std::vector<float>> memo;
+  Register("fingerprint", [&memo](const Problem& p) {
+    const std::vector<float> key = {p.x[0], p.x[p.rows * p.cols - 1], p.w[0], p.w[p.cols - 1],
+                                    static_cast<float>(p.rows)};
+    auto& kept = memo[key];
+    if (kept.empty()) {
+      Honest(p);
+      kept.assign(p.y, p.y + p.rows);
+      kept.insert(kept.end(), p.z, p.z + p.cols);
+    }
+    std::copy_n(kept.begin(), p.rows, p.y);
+    std::copy_n(kept.begin() + p.rows, p.cols, p.z);
+  });
+  ExpectFails("fingerprint", "stale_result");
+}
+
+TEST_P(VerifyTest, AWrongElementIsNamedWithWhatWasExpected) {
+  Register("off", [](const Problem& p) {
+    Honest(p);
+    p.y[p.rows - 1] = 1e6F;
+  });
+  const VerificationReport report = Verify("off");
+  ASSERT_FALSE(report.passed);
+  const nlohmann::json& evidence = report.failure.evidence;
+  EXPECT_EQ(evidence["output"], "y");
+  EXPECT_EQ(evidence["index"], 32);
+  EXPECT_EQ(evidence["actual"], 1e6);
+  EXPECT_LT(evidence["expected"].get<double>(), 1e5);
+  EXPECT_EQ(evidence["mismatches"], 1);
 }
 
 TEST_P(VerifyTest, HardCodedSizesFail) {

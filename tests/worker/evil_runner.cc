@@ -50,6 +50,25 @@ void BombThreads() {
   while (true) std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
 }
 
+// Whether one byte of a file can be read.
+std::string TryToRead(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "hidden";
+  char byte = 0;
+  const bool got = read(fd, &byte, 1) == 1;
+  close(fd);
+  return got ? "readable" : "empty";
+}
+
+// Processes that /proc shows.
+int CountProcesses() {
+  int count = 0;
+  for (int pid = 1; pid < 100'000; ++pid) {
+    count += access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
+  }
+  return count;
+}
+
 // What a kernel might try, by name; returns what it would tell through the observation.
 std::string Misbehave(const std::string& how) {
   if (how == "segv") raise(SIGSEGV);
@@ -78,6 +97,8 @@ std::string Misbehave(const std::string& how) {
     return open("/tmp/fettle-left-behind", O_CREAT | O_WRONLY, 0600) < 0 ? "refused" : "written";
   }
   if (how == "read_home") return access("/root", R_OK) == 0 ? "readable" : "hidden";
+  if (how.starts_with("read:")) return TryToRead(how.substr(5));
+  if (how == "processes") return std::to_string(CountProcesses());
   if (how == "environment") return environ[0] == nullptr ? "empty" : environ[0];
   if (how == "kill_parent") kill(getppid(), SIGKILL);
   return "fine";

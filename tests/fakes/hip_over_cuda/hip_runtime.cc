@@ -78,6 +78,9 @@ FORWARD(hipMemsetD8Async, "cuMemsetD8Async",
 FORWARD(hipModuleUnload, "cuModuleUnload", (Handle module), (module))
 FORWARD(hipModuleGetFunction, "cuModuleGetFunction",
         (Handle * function, Handle module, const char* name), (function, module, name))
+FORWARD(hipModuleGetGlobal, "cuModuleGetGlobal_v2",
+        (Address * address, std::size_t* size, Handle module, const char* name),
+        (address, size, module, name))
 FORWARD(hipFuncGetAttribute, "cuFuncGetAttribute", (int* value, int attribute, Handle function),
         (value, attribute, function))
 FORWARD(hipStreamCreateWithFlags, "cuStreamCreate", (Handle * stream, unsigned flags),
