@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "cli/commands.h"
@@ -9,9 +7,9 @@
 #include "cli/local.h"
 #include "cli/paths.h"
 #include "cli/report.h"
+#include "cli/source_flags.h"
 #include "cli/task_folder.h"
 #include "core/digest.h"
-#include "core/skeleton.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "worker/toolchains.h"
@@ -20,8 +18,6 @@ namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::int64_t kMaxSourceBytes = 4 << 20;
 
 json DiagnosticsJson(const CompileResult& result) {
   json list = json::array();
@@ -45,14 +41,7 @@ class CompileCommand final : public Subcommand {
   }
   void Declare(FlagSet& flags) override {
     flags.Positional("FILE", &file_, "kernel source").completes = Completes::kFile;
-    flags.Flag("--target", "T", &target_, "architecture (default cpu)");
-    flags.Flag("--entry", "NAME", &entries_, "kernel, as norm or 'norm<__half>'; may be repeated");
-    flags.Flag("--define", "NAME=VALUE", &defines_, "macro, as for a tunable; may be repeated")
-        .Alias("-D");
-    flags.Flag("--option", "OPTION", &options_, "compiler option, as --option=-ffast-math");
-    flags.Flag("--header", "FILE", &headers_, "further file that the source includes").completes =
-        Completes::kFile;
-    flags.Flag("--lanes", "N", &lanes_, "cpu: width of a warp, 32 or 64 (default 32)");
+    source_.Declare(flags);
     flags.Flag("--check", "", &check_, "cpu: compile for check mode");
     flags.Flag("--out", "FILE", &out_, "write the code object").completes = Completes::kFile;
     flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")
@@ -62,12 +51,13 @@ class CompileCommand final : public Subcommand {
     flags.Flag("--json", "", &json_, "print JSON");
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    FETTLE_ASSIGN_OR_RETURN(const CompileRequest request, MakeRequest());
+    FETTLE_ASSIGN_OR_RETURN(CompileRequest request, source_.Request(file_));
+    request.mode = check_ ? CompileMode::kCheck : CompileMode::kFast;
     const std::string cache = local_.ToOptions().cache_dir;
     if (!cache.empty()) FETTLE_RETURN_IF_ERROR(MakePrivateFolder(cache));
-    const Toolchains toolchains = Toolchains::Find(cache, /*gpu=*/target_ != "cpu");
+    const Toolchains toolchains = Toolchains::Find(cache, /*gpu=*/source_.target != "cpu");
     FETTLE_ASSIGN_OR_RETURN(KernelCompiler* const compiler, toolchains.For(request.target));
-    context.terminal.Status(fmt::format("compiling {} for {}", file_, target_));
+    context.terminal.Status(fmt::format("compiling {} for {}", file_, source_.target));
     FETTLE_ASSIGN_OR_RETURN(const CompileResult result, compiler->Compile(request, context.stop));
     context.terminal.Status("");
     if (result.accepted && !out_.empty()) {
@@ -81,42 +71,6 @@ class CompileCommand final : public Subcommand {
   }
 
  private:
-  absl::StatusOr<CompileRequest> MakeRequest() {
-    CompileRequest request;
-    FETTLE_ASSIGN_OR_RETURN(request.target, FindTarget(target_));
-    FETTLE_ASSIGN_OR_RETURN(request.source, ReadFile(file_, kMaxSourceBytes));
-    request.source_name = std::filesystem::path(file_).filename().string();
-    request.dialect = request.source_name.ends_with(".hip") ? Dialect::kHip : Dialect::kCuda;
-    request.mode = check_ ? CompileMode::kCheck : CompileMode::kFast;
-    request.lanes = static_cast<int>(lanes_);
-    request.options = options_;
-    for (const std::string& header : headers_) {
-      FETTLE_ASSIGN_OR_RETURN(std::string text, ReadFile(header, kMaxSourceBytes));
-      request.headers.emplace_back(std::filesystem::path(header).filename().string(),
-                                   std::move(text));
-    }
-    for (const std::string& define : defines_) {
-      const std::size_t equals = define.find('=');
-      request.macros.emplace_back(define.substr(0, equals),
-                                  equals == std::string::npos ? "1" : define.substr(equals + 1));
-    }
-    request.entries = entries_;
-    if (entries_.empty()) {
-      for (const KernelSignature& kernel : FindKernels(request.source)) {
-        if (kernel.type_parameters.empty() && kernel.value_parameters.empty()) {
-          request.entries.push_back(kernel.name);
-        }
-      }
-    }
-    if (request.entries.empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("compile {}: no kernel that is not a template was found in it; name one with "
-                      "--entry, as --entry 'norm<float>'",
-                      file_));
-    }
-    return request;
-  }
-
   ExitCode Report(Terminal& terminal, const CompileRequest& request, const CompileResult& result,
                   const json& facts) const {
     const json diagnostics = DiagnosticsJson(result);
@@ -155,9 +109,7 @@ class CompileCommand final : public Subcommand {
   }
 
   std::string file_, out_;
-  std::string target_ = "cpu";
-  std::vector<std::string> entries_, defines_, options_, headers_;
-  std::int64_t lanes_ = 32;
+  SourceFlags source_;
   bool check_ = false;
   bool facts_ = false;
   bool json_ = false;

@@ -60,6 +60,7 @@ json DeviceJson(const DeviceInfo& device) {
           {"model", device.model},
           {"driver", device.driver},
           {"target", device.target.name},
+          {"emulated", device.emulated},
           {"partition", device.partition},
           {"memory_bytes", device.memory_bytes}};
 }
@@ -91,6 +92,8 @@ class DoctorCommand final : public Subcommand {
     return "Exit code: 0 kernels can be optimized here, 3 something needed is missing.";
   }
   void Declare(FlagSet& flags) override {
+    flags.Flag("--ceilings", "", &ceilings_,
+               "measure what each device's memory and matrix units reach (about a second each)");
     flags.Flag("--json", "", &json_, "print JSON");
     flags.Flag("--aa", "", &aa_,
                "compare a kernel with itself: how often would it be called faster?");
@@ -107,9 +110,16 @@ class DoctorCommand final : public Subcommand {
     report["compilers"] = json::array();
     if (lab.ok()) {
       for (const DeviceInfo& device : lab->runner->devices()) {
-        report["devices"].push_back(DeviceJson(device));
+        json described = DeviceJson(device);
         const json aa = StoredAa(local_.ToOptions().cache_dir, device);
-        if (aa.is_object()) report["devices"].back()["aa"] = AaText(aa);
+        if (aa.is_object()) described["aa"] = AaText(aa);
+        if (ceilings_) {
+          const auto ceilings = lab->runner->CeilingsOf(device.id, context.stop);
+          described["ceilings"] = ceilings.ok()
+                                      ? *ceilings
+                                      : json{{"missing", std::string(ceilings.status().message())}};
+        }
+        report["devices"].push_back(std::move(described));
       }
     }
     // GPU compilers need no GPU: they are looked for on every machine.
@@ -168,6 +178,7 @@ class DoctorCommand final : public Subcommand {
         terminal.Raw(Folded(Printable(TextOf(device, "aa")), width));
       }
     }
+    terminal.Raw(CeilingsText(report["devices"], width));
     Table compilers({{"COMPILER"}, {"IDENTITY"}, {"TARGETS"}});
     for (const json& compiler : report["compilers"]) {
       std::string targets;
@@ -197,6 +208,33 @@ class DoctorCommand final : public Subcommand {
     }
   }
 
+  // Nothing where nothing was measured.
+  static std::string CeilingsText(const json& devices, int width) {
+    Table table({{"CEILINGS"},
+                 {"MEMORY", true},
+                 {"CACHED", true},
+                 {"16-BIT MATRIX", true},
+                 {"8-BIT MATRIX", true}});
+    std::string missing;
+    for (const json& device : devices) {
+      const json& ceilings = MemberOf(device, "ceilings");
+      if (!ceilings.is_object()) continue;
+      if (const std::string why = TextOf(ceilings, "missing"); !why.empty()) {
+        missing += Folded(Printable(why), width);
+        continue;
+      }
+      const auto rate = [&ceilings](const char* key, const char* unit, double scale) {
+        const double value = NumberOf(ceilings, key);
+        return value > 0 ? fmt::format("{:.1f} {}", value / scale, unit) : "unknown";
+      };
+      table.Row({TextOf(device, "id"), rate("bytes_per_s", "GB/s", 1e9),
+                 rate("cached_bytes_per_s", "GB/s", 1e9), rate("flops_per_s", "TFLOP/s", 1e12),
+                 rate("flops8_per_s", "TFLOP/s", 1e12)});
+    }
+    return (table.empty() ? "" : "\n" + table.Render(width)) + missing;
+  }
+
+  bool ceilings_ = false;
   bool json_ = false, aa_ = false;
   std::int64_t candidates_ = 20;
   std::string target_ = "auto";

@@ -38,9 +38,17 @@ absl::StatusOr<std::string> MemoryBlobs::Put(std::string_view bytes) {
 
 void LocalFlags::Declare(FlagSet& flags) {
   flags.Flag("--device", "ID", &device, "device to use, as cpu or cuda:0 (default: all found)");
+  DeclareEmulators(flags);
   flags.Flag("--cache", "DIR", &cache, "compile cache (default ~/.cache/fettle)").completes =
       Completes::kFolder;
   flags.Flag("--runner", "FILE", &runner, "the fettle-runner program (default: beside fettle)")
+      .completes = Completes::kFile;
+}
+
+void LocalFlags::DeclareEmulators(FlagSet& flags) {
+  flags
+      .Flag("--emulators", "FILE", &emulators,
+            "devices behind emulators (docs/emulation.md; FETTLE_EMULATORS)")
       .completes = Completes::kFile;
 }
 
@@ -49,6 +57,8 @@ UnitRunnerOptions LocalFlags::ToOptions() const {
   options.runner_path = runner.empty() ? ProgramFolder() + "/fettle-runner" : runner;
   options.cache_dir = cache.empty() ? DefaultCache() : cache;
   if (!device.empty()) options.device_ids = {device};
+  const char* file = std::getenv("FETTLE_EMULATORS");
+  options.emulators_file = !emulators.empty() || file == nullptr ? emulators : file;
   return options;
 }
 
@@ -78,7 +88,7 @@ absl::StatusOr<UnitResult> LocalLab::Run(Context& context, WorkUnit unit) {
 std::string ChooseTarget(const std::string& target, const UnitRunner& runner) {
   if (target != "auto") return target;
   for (const DeviceInfo& device : runner.devices()) {
-    if (device.target.vendor != Vendor::kCpu) return device.target.name;
+    if (device.target.vendor != Vendor::kCpu && !device.emulated) return device.target.name;
   }
   return "cpu";
 }

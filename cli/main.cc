@@ -26,6 +26,8 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeCompileCommand());
   all.push_back(MakeTryCommand());
   all.push_back(MakeReproduceCommand());
+  all.push_back(MakeProfileCommand());
+  all.push_back(MakeDisasmCommand());
   all.push_back(MakeSubmitCommand());
   all.push_back(MakeBriefCommand());
   all.push_back(MakeProposeCommand());

@@ -92,7 +92,7 @@ absl::StatusOr<Finding> RecheckCommand::Check(Context& context, LocalLab& lab, S
   }
   bool here = false;
   for (const DeviceInfo& device : lab.runner->devices())
-    here = here || device.target.name == row.target;
+    here = here || (device.target.name == row.target && !device.emulated);
   if (!here) {
     finding.state = "not checked";
     finding.reason = fmt::format("no device for {} here", row.target);

@@ -33,6 +33,33 @@ std::string MeasurementTable(const json& measurement, int width) {
   return table.Render(width);
 }
 
+std::string CountersText(const json& counters, int width) {
+  if (!counters.is_object()) return "";
+  if (const std::string why = TextOf(counters, "absent"); !why.empty()) {
+    return Printable(fmt::format("no counters: {}\n", why));
+  }
+  std::string text;
+  for (const json& kernel : MemberOf(counters, "kernels")) {
+    text += Printable(fmt::format("{} ({} launches, by {})\n", TextOf(kernel, "kernel"),
+                                  NumberOf(kernel, "launches"), TextOf(counters, "tool")));
+    Table table({{"COUNTER"}, {"VALUE", true}, {"UNIT"}});
+    for (const auto& [name, fact] : MemberOf(kernel, "facts").items()) {
+      table.Row({Printable(name), fmt::format("{:.6g}", NumberOf(fact, "value")),
+                 Printable(TextOf(fact, "unit"))});
+    }
+    text += table.Render(width);
+  }
+  const json& missing = MemberOf(counters, "missing");
+  if (missing.is_array() && !missing.empty()) {
+    text += "not available here:";
+    for (const json& name : missing) {
+      if (name.is_string()) text += " " + Printable(name.get<std::string>());
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 std::string VerificationTable(const json& verification, int width) {
   const json& cases = MemberOf(verification, "cases");
   if (!cases.is_array() || cases.empty()) return "";
@@ -96,7 +123,8 @@ std::string VerdictText(const json& record) {
   if (evidence.is_object()) {
     for (const auto& [name, value] : evidence.items()) {
       if (value.is_structured() && value.size() > 8) continue;
-      const std::string shown = value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, kReplaceInvalid);
+      const std::string shown = value.is_string() ? value.get<std::string>()
+                                                  : value.dump(-1, ' ', false, kReplaceInvalid);
       if (shown.size() <= 400) text += fmt::format("\n  {}: {}", name, shown);
     }
   }

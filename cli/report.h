@@ -18,6 +18,10 @@ std::string VerificationTable(const nlohmann::json& verification, int width);
 
 // The known-bad outputs that a task's checker was tried with, and whether it rejected them; from
 // UnitResult's `registration`. Empty for none.
+// A UnitResult's "counters" as text: a table of facts for each kernel, or why there are none. Empty
+// where none were asked for.
+std::string CountersText(const nlohmann::json& counters, int width);
+
 std::string MutationTable(const nlohmann::json& registration, int width);
 
 // "INCORRECT at verify (tolerance), case checked/3: message" and the first mismatch when there is

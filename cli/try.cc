@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/format.h"
-#include "cli/kernel_file.h"
+#include "cli/kernel_flags.h"
 #include "cli/local.h"
 #include "cli/report.h"
 #include "cli/submit.h"
@@ -33,14 +31,14 @@ class TryCommand final : public Subcommand {
   }
   void Declare(FlagSet& flags) override {
     flags.Positional("TASK", &task_, "task folder").completes = Completes::kFolder;
-    flags.Flag("--kernel", "FILE", &kernel_, "kernel source or proposal (default: the baseline)")
-        .completes = Completes::kFile;
-    flags.Flag("--set", "NAME=VALUE", &set_, "value of a tunable; may be repeated");
+    kernel_.Declare(flags);
     flags.Flag("--case", "LABEL", &case_,
                "only this case, as timed/0 or checked/3 (a bare N: "
                "checked/N)");
     flags.Flag("--target", "T", &target_, "architecture (default auto: the best device found)");
     flags.Flag("--verify-only", "", &verify_only_, "do not measure");
+    flags.Flag("--counters", "", &counters_,
+               "GPU targets: also run it once under ncu or rocprofv3 (docs/counters.md)");
     flags.Flag("--json", "", &json_, "print JSON");
     local_.Declare(flags);
     connection_.Declare(flags);
@@ -51,11 +49,12 @@ class TryCommand final : public Subcommand {
     const auto task = Task::Parse(files, &problems);
     if (!task.ok() && problems.empty()) return task.status();
     if (!task.ok()) return ReportProblems(context.terminal, task_, problems);
-    FETTLE_ASSIGN_OR_RETURN(const json block, KernelBlock(**task));
+    FETTLE_ASSIGN_OR_RETURN(const json block, kernel_.Block(**task));
     auto kernel = (*task)->ParseKernelSpec(block, &problems);
     if (!kernel.ok()) {
       if (problems.empty()) return kernel.status();
-      return ReportProblems(context.terminal, kernel_.empty() ? "the kernel" : kernel_, problems);
+      return ReportProblems(context.terminal,
+                            kernel_.kernel.empty() ? "the kernel" : kernel_.kernel, problems);
     }
     if (!case_.empty() && case_.find('/') == std::string::npos) case_ = "checked/" + case_;
     FETTLE_ASSIGN_OR_RETURN(const json result, Evaluate(context, **task, block, *kernel));
@@ -63,27 +62,6 @@ class TryCommand final : public Subcommand {
   }
 
  private:
-  absl::StatusOr<json> KernelBlock(const Task& task) {
-    json block = ToJson(task.baseline());
-    if (!kernel_.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(kernel_, kMaxKernelBytes));
-      if (kernel_.ends_with(".json")) {
-        block = json::parse(text, nullptr, /*allow_exceptions=*/false);
-        if (!block.is_object()) {
-          return absl::InvalidArgumentError(
-              fmt::format("read the proposal {}: not a JSON object", kernel_));
-        }
-      } else {
-        block["source"] = text;
-        block["source_name"] = std::filesystem::path(kernel_).filename().string();
-      }
-    }
-    for (const std::string& text : set_) {
-      FETTLE_RETURN_IF_ERROR(SetTunableValue(text, block["values"]));
-    }
-    return block;
-  }
-
   // The UnitResult, from here or from a server's worker.
   absl::StatusOr<json> Evaluate(Context& context, const Task& task, const json& block,
                                 const KernelSpec& kernel) {
@@ -95,6 +73,7 @@ class TryCommand final : public Subcommand {
       request.set_kernel_json(block.dump(-1, ' ', false, kReplaceInvalid));
       request.set_only_case(case_);
       request.set_measure(!verify_only_);
+      request.set_counters(counters_);
       FETTLE_ASSIGN_OR_RETURN(const std::string result, client->TryKernel(request));
       return ParseDocument(result);
     }
@@ -107,6 +86,7 @@ class TryCommand final : public Subcommand {
     unit.candidate.digest = CandidateDigest(task.digest(), unit.target, kernel, kernel.values);
     unit.screen = false;
     unit.measure = !verify_only_;
+    unit.counters = counters_;
     unit.only_case = case_;
     FETTLE_ASSIGN_OR_RETURN(const UnitResult result, lab.Run(context, std::move(unit)));
     return ToJson(result);
@@ -141,6 +121,7 @@ class TryCommand final : public Subcommand {
     }
     context.terminal.Raw(VerificationTable(MemberOf(document, "verification"), width));
     context.terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width));
+    context.terminal.Raw(CountersText(MemberOf(document, "counters"), width));
     if (!headline.empty()) context.terminal.Print(headline);
     if (!right || (result.measurement.has_value() && !yes)) {
       context.terminal.Print(VerdictText(ToJson(verdict)));
@@ -150,10 +131,11 @@ class TryCommand final : public Subcommand {
     return yes ? ExitCode::kOk : ExitCode::kNo;
   }
 
-  std::string task_, kernel_, case_;
+  std::string task_, case_;
+  KernelFlags kernel_;
   std::string target_ = "auto";
-  std::vector<std::string> set_;
   bool verify_only_ = false;
+  bool counters_ = false;
   bool json_ = false;
   LocalFlags local_;
   ConnectionFlags connection_;

@@ -115,7 +115,8 @@ class VerifyCommand final : public Subcommand {
       }
       terminal.Print(Printable(fmt::format(
           "variant {} on {}: {}", rerun.variant, rerun.target,
-          outcome.passed
+          outcome.emulated ? "verified again under an emulator, whose times do not count"
+          : outcome.passed
               ? fmt::format("verified again, {}",
                             FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high))
               : "FAILED: " + outcome.reason)));
@@ -135,6 +136,7 @@ class VerifyCommand final : public Subcommand {
                       {"target", rerun.target},
                       {"skipped", rerun.skipped},
                       {"passed", rerun.outcome.passed},
+                      {"emulated", rerun.outcome.emulated},
                       {"reason", rerun.outcome.reason},
                       {"ratio", rerun.outcome.ratio},
                       {"ratio_low", rerun.outcome.ratio_low},

@@ -3,7 +3,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <sstream>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -287,6 +290,23 @@ absl::StatusOr<ChildResult> RunChild(const ChildCommand& command, std::stop_toke
   result.elapsed = Clock::now() - start;
   if (stopped) return absl::CancelledError(fmt::format("run {}: stopped", pad.program));
   return result;
+}
+
+std::string FindOnPath(const std::string& name, const std::vector<std::string>& more) {
+  const auto usable = [](const std::string& path) {
+    std::error_code error;
+    return access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path, error);
+  };
+  if (name.find('/') != std::string::npos) return usable(name) ? name : "";
+  std::vector<std::string> folders;
+  const char* path = std::getenv("PATH");
+  std::istringstream words(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(words, folder, ':');) folders.push_back(folder);
+  folders.insert(folders.end(), more.begin(), more.end());
+  for (const std::string& folder : folders) {
+    if (folder.starts_with('/') && usable(folder + "/" + name)) return folder + "/" + name;
+  }
+  return "";
 }
 
 }  // namespace fettle

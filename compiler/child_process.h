@@ -51,4 +51,8 @@ struct ChildResult {
 // kResourceExhausted (no process or descriptor to be had).
 absl::StatusOr<ChildResult> RunChild(const ChildCommand& command, std::stop_token stop);
 
+// Path of the executable `name`: itself where it is a path, else the first in $PATH, then in `more`
+// folders. Empty: there is none.
+std::string FindOnPath(const std::string& name, const std::vector<std::string>& more = {});
+
 }  // namespace fettle

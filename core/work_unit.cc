@@ -98,6 +98,7 @@ json ToJson(const WorkUnit& unit) {
               {"time_cap_s", JsonNumber(unit.time_cap_s)},
               {"deadline_ms", unit.deadline_ms}};
   if (unit.incumbent) out["incumbent"] = ToJson(*unit.incumbent);
+  if (unit.counters) out["counters"] = true;
   return out;
 }
 
@@ -119,6 +120,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.Get("screen", unit.screen);
   reader.Get("measure", unit.measure);
   reader.Get("check_mode", unit.check_mode);
+  reader.GetOptional("counters", unit.counters);
   reader.Get("seed", unit.seed);
   reader.Get("held_out_seed", unit.held_out_seed);
   reader.Get("only_case", unit.only_case);
@@ -140,6 +142,7 @@ json ToJson(const UnitResult& result) {
   if (result.screening) out["screening"] = ToJson(*result.screening);
   if (result.measurement) out["measurement"] = ToJson(*result.measurement);
   if (result.against_incumbent) out["against_incumbent"] = ToJson(*result.against_incumbent);
+  if (!result.counters.is_null()) out["counters"] = result.counters;
   return out;
 }
 
@@ -163,6 +166,7 @@ absl::StatusOr<UnitResult> UnitResultFromJson(const json& in) {
   reader.Get("wall_ns", result.wall_ns);
   result.environment = reader.OptionalChild("environment", nullptr);
   result.registration = reader.OptionalChild("registration", nullptr);
+  result.counters = reader.OptionalChild("counters", nullptr);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return result;
 }

@@ -44,6 +44,7 @@ struct WorkUnit {
   bool screen = true;          // kEvaluate: screen before measuring in full.
   bool measure = true;         // False: verify only.
   bool check_mode = false;     // kEvaluate: the checked cases, then the cpu check mode; nothing else.
+  bool counters = false;       // Also run it once under the vendor's profiler.
   std::uint64_t seed = 0;      // Inputs, order. Fresh per unit; secret until the job ends.
   std::uint64_t held_out_seed = 0;    // kConfirm, kRegister: draws the held-out cases.
   std::string only_case;              // `fettle try --case`: this label alone.
@@ -77,6 +78,7 @@ struct UnitResult {
   std::optional<Measurement> against_incumbent;
   std::int64_t compile_ns = 0, device_ns = 0, wall_ns = 0;
   nlohmann::json environment;   // host, fettle version, device, driver, compiler.
+  nlohmann::json counters;      // WorkUnit::counters: profiler/counters.h; else null.
   nlohmann::json registration;  // kRegister: mutations tried and rejected, lint findings.
 };
 

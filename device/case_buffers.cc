@@ -73,9 +73,17 @@ absl::StatusOr<CaseBuffers> CaseBuffers::Allocate(Device& device, const BoundCas
   for (const BoundWorkspace& one : workspace) {
     const Placement placement =
         options.placement == Placement::kMisaligned ? Placement::kGuarded : options.placement;
-    FETTLE_ASSIGN_OR_RETURN(auto buffer, allocate(one.dtype, StorageBytes(one.dtype, one.count),
-                                                  /*align=*/256, placement));
-    result.workspace_.push_back(std::move(buffer));
+    const std::int64_t size = StorageBytes(one.dtype, one.count);
+    auto buffer = allocate(one.dtype, size, /*align=*/256, placement);
+    // A workspace that no empty device of this size could hold is the kernel's own mistake. Else
+    // somebody else uses the memory.
+    if (absl::IsResourceExhausted(buffer.status()) &&
+        size > device.info().memory_bytes / 2 - result.size_bytes()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: workspace {} of {} bytes", std::string(buffer.status().message()), one.name, size));
+    }
+    FETTLE_RETURN_IF_ERROR(buffer.status());
+    result.workspace_.push_back(*std::move(buffer));
   }
   FETTLE_RETURN_IF_ERROR(result.MakeTables());
   return result;

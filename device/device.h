@@ -34,6 +34,8 @@ struct DeviceInfo {
   std::string partition;  // "", "MIG 3g.71gb", "CPX/NPS4", ...
   Target target;          // The target it runs, with limits as the device reports them.
   std::int64_t memory_bytes = 0;
+  // An emulator stands in for it: correctness counts as that, times never count.
+  bool emulated = false;
 };
 
 // State read around timing blocks; 0 where unknown.

@@ -27,4 +27,16 @@ inline constexpr std::string_view kSpinSymbol = "fettle_spin";
 inline constexpr std::string_view kDigestSymbol = "fettle_digest";
 inline constexpr std::int64_t kMostDigestBlocks = 1024, kDigestThreads = 256;
 
+// A kernel that does nothing but dense matrix multiplications, at the device's full rate:
+// SYMBOL(u64 repeats, float* out), which never writes `out`.
+struct MatrixProbe {
+  std::string image;   // Loadable on the target.
+  std::string symbol;  // "fettle_matrix16", "fettle_matrix8".
+  std::int64_t block_threads = 256, blocks_per_cu = 1;
+  double flops_per_block_repeat = 0;
+};
+// The probe for elements of `bits` (16: bf16, 8: fp8, e4m3), accumulated in f32. kNotFound: none
+// that reaches the full rate of this target, so the rate stays unknown.
+absl::StatusOr<MatrixProbe> MatrixProbeFor(const Target& target, int bits);
+
 }  // namespace fettle

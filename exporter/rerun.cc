@@ -41,6 +41,11 @@ void CompareObjects(const VariantProvenance& variant, const UnitResult& result,
 }
 
 std::string ReasonOf(const UnitResult& result, RerunOutcome& outcome) {
+  if (result.verdict.has_value() && result.verdict->reason_code == "emulated" &&
+      result.verification.has_value() && result.verification->passed) {
+    outcome.emulated = true;
+    return "";
+  }
   if (result.verdict.has_value()) {
     return fmt::format("{} at {}: {}", std::string(VerdictName(result.verdict->verdict)),
                        std::string(StageName(result.verdict->stage)), result.verdict->message);
@@ -103,7 +108,9 @@ RerunOutcome JudgeRerun(const VariantProvenance& variant, const std::string& tar
   outcome.evidence = {{"format", 1},
                       {"variant", variant.id},
                       {"target", target},
-                      {"status", outcome.passed ? "run" : "failed"},
+                      {"status", !outcome.passed    ? "failed"
+                                 : outcome.emulated ? "emulated"
+                                                    : "run"},
                       {"passed", outcome.passed},
                       {"reason", outcome.reason},
                       {"ratio", outcome.ratio},

@@ -62,7 +62,8 @@ absl::StatusOr<Rerun> MakeRerun(const VariantProvenance& variant, const BundleFi
 struct RerunOutcome {
   std::string target;
   bool passed = false;
-  std::string reason;  // Why not, for a person; empty when passed.
+  bool emulated = false;  // Verified under an emulator and not measured, which passes.
+  std::string reason;     // Why not, for a person; empty when passed.
   double ratio = 0, ratio_low = 0, ratio_high = 0;
   int objects_equal = 0, objects_different = 0;  // Rebuilt code objects against the bundle's.
   nlohmann::json evidence;                       // The document to add to the bundle.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "core/digest.h"
 #include "core/json_reader.h"
 #include "core/status_macros.h"
+#include "device/gpu_kernels.h"
 
 namespace fettle {
 namespace {
@@ -27,6 +29,7 @@ constexpr std::int64_t kCachedBytes = std::int64_t{256}
 constexpr int kPasses = 7;
 constexpr std::chrono::seconds kLimit{20};
 constexpr std::int64_t kDeviceCopyBytes = std::int64_t{1} << 30;
+constexpr double kProbeNs = 2e6;  // Long against a launch, short against what heats a device.
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -107,6 +110,43 @@ absl::StatusOr<Ceilings> MeasureCpu() {
   return ceilings;
 }
 
+// Device time of one launch of the probe.
+absl::StatusOr<double> ProbeNs(Device& device, DeviceModule& module, const MatrixProbe& probe,
+                               std::uint64_t repeats) {
+  LaunchConfig config;
+  config.grid[0] = std::max<std::int64_t>(1, device.info().target.cus) * probe.blocks_per_cu;
+  config.block[0] = probe.block_threads;
+  const std::uint64_t out = 0;
+  std::vector<KernelArgument> arguments(2, KernelArgument(sizeof repeats));
+  std::memcpy(arguments[0].data(), &repeats, sizeof repeats);
+  std::memcpy(arguments[1].data(), &out, sizeof out);
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> start, device.Record());
+  FETTLE_RETURN_IF_ERROR(device.Launch(module, probe.symbol, config, arguments));
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device.Record());
+  FETTLE_RETURN_IF_ERROR(device.Synchronize(kLimit));
+  return device.ElapsedNs(*start, *end);
+}
+
+absl::StatusOr<double> MatrixRate(Device& device, int bits) {
+  FETTLE_ASSIGN_OR_RETURN(const MatrixProbe probe, MatrixProbeFor(device.info().target, bits));
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceModule> module,
+                          device.Load(probe.image, std::vector<std::string>{probe.symbol}));
+  constexpr std::uint64_t kFirst = 64;
+  FETTLE_ASSIGN_OR_RETURN(double ns, ProbeNs(device, *module, probe, kFirst));
+  FETTLE_ASSIGN_OR_RETURN(ns, ProbeNs(device, *module, probe, kFirst));  // Warm.
+  if (ns <= 0) return absl::InternalError("measure the matrix rate: the clock stands still");
+  const auto repeats =
+      static_cast<std::uint64_t>(std::clamp(kFirst * kProbeNs / ns, double{kFirst}, 1e7));
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (int pass = 0; pass < kPasses; ++pass) {
+    FETTLE_ASSIGN_OR_RETURN(ns, ProbeNs(device, *module, probe, repeats));
+    if (ns > 0) best_ns = std::min(best_ns, ns);
+  }
+  const auto blocks = std::max<std::int64_t>(1, device.info().target.cus) * probe.blocks_per_cu;
+  return probe.flops_per_block_repeat * static_cast<double>(repeats) * static_cast<double>(blocks) /
+         (best_ns * 1e-9);
+}
+
 absl::StatusOr<Ceilings> MeasureDevice(Device& device) {
   std::int64_t size = kDeviceCopyBytes;
   if (device.info().memory_bytes > 0) size = std::min(size, device.info().memory_bytes / 8);
@@ -125,6 +165,9 @@ absl::StatusOr<Ceilings> MeasureDevice(Device& device) {
           std::max(ceilings.bytes_per_s, 2 * static_cast<double>(size) / (ns * 1e-9));
     }
   }
+  // Unknown is a value: what has no probe, or cannot run it, has no such ceiling.
+  ceilings.flops_per_s = MatrixRate(device, 16).value_or(0);
+  ceilings.flops8_per_s = MatrixRate(device, 8).value_or(0);
   return ceilings;
 }
 
@@ -143,7 +186,8 @@ absl::StatusOr<Ceilings> MeasureCeilings(Device& device) {
 nlohmann::json ToJson(const Ceilings& ceilings) {
   return {{"bytes_per_s", ceilings.bytes_per_s},
           {"cached_bytes_per_s", ceilings.cached_bytes_per_s},
-          {"flops_per_s", ceilings.flops_per_s}};
+          {"flops_per_s", ceilings.flops_per_s},
+          {"flops8_per_s", ceilings.flops8_per_s}};
 }
 
 absl::StatusOr<Ceilings> CeilingsFromJson(const nlohmann::json& json) {
@@ -152,6 +196,7 @@ absl::StatusOr<Ceilings> CeilingsFromJson(const nlohmann::json& json) {
   reader.Get("bytes_per_s", ceilings.bytes_per_s);
   reader.Get("cached_bytes_per_s", ceilings.cached_bytes_per_s);
   reader.Get("flops_per_s", ceilings.flops_per_s);
+  reader.Get("flops8_per_s", ceilings.flops8_per_s);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return ceilings;
 }
@@ -163,9 +208,12 @@ absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
   if (std::ifstream in(path); in) {
     std::stringstream text;
     text << in.rdbuf();
-    const absl::StatusOr<Ceilings> stored =
-        CeilingsFromJson(nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false));
-    if (stored.ok()) return stored;
+    const auto document = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+    if (document.is_object()) {
+      const absl::StatusOr<Ceilings> stored =
+          CeilingsFromJson(document.value("ceilings", nlohmann::json()));
+      if (stored.ok()) return stored;
+    }
   }
   FETTLE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure());
   // Written whole or not at all; without the file the next process measures again.
@@ -173,7 +221,10 @@ absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
   std::filesystem::create_directories(folder, error);
   const std::filesystem::path fresh = path.string() + fmt::format(".{}", getpid());
   if (std::ofstream out(fresh); out) {
-    out << ToJson(ceilings).dump(2) << '\n';
+    const nlohmann::json document = {{"ceilings", ToJson(ceilings)},  {"device", device.id},
+                                     {"model", device.model},         {"uuid", device.uuid},
+                                     {"partition", device.partition}, {"driver", device.driver}};
+    out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
     out.close();
     std::filesystem::rename(fresh, path, error);
   }

@@ -13,12 +13,14 @@
 
 namespace fettle {
 
-// Measures what the device's memory reaches, by trusted code: the best of several passes of reading
-// and of copying, with every core (cpu), or of device copies. Takes about a second.
-// kResourceExhausted: not enough memory.
+// Measures what the device reaches, by trusted code: memory by the best of several passes of
+// reading and of copying, with every core (cpu), or of device copies; on GPUs also dense matrix
+// multiplication (device/gpu_kernels.h, MatrixProbe), in bursts of about 2 ms on random values.
+// Takes about a second. kResourceExhausted: not enough memory.
 absl::StatusOr<Ceilings> MeasureCeilings(Device& device);
 
-// Ceilings of one device with one driver, measured once and kept in `folder`. A file that is
+// Ceilings of one device with one driver, measured once and kept in `folder` with the device's
+// identity and driver version. A file that is
 // missing, damaged or of another driver is measured anew by `measure`.
 absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
                                         const DeviceInfo& device,

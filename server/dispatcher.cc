@@ -130,12 +130,17 @@ void Dispatcher::Disconnect(WorkerLink* link, std::string reason) {
 std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const {
   const std::lock_guard lock(mutex_);
   std::optional<DeviceChoice> best;
+  bool best_emulated = false;
   for (const WorkerView& worker : views_) {
     if (worker.state == "draining") continue;
     for (const OfferedDevice& device : worker.devices) {
-      if (target != "auto" && device.target != target) continue;
-      // Any GPU is better than the CPU; among equals the first one stays.
-      if (best.has_value() && !(best->target == "cpu" && device.target != "cpu")) continue;
+      if (target == "auto" ? device.emulated : device.target != target) continue;
+      // A real device is better than an emulated one and any GPU than the CPU; among equals the
+      // first one stays.
+      const bool better = (best_emulated && !device.emulated) ||
+                          (best.has_value() && best->target == "cpu" && device.target != "cpu");
+      if (best.has_value() && !better) continue;
+      best_emulated = device.emulated;
       const auto toolchain = toolchains_.find({device.target, device.model});
       best = DeviceChoice{device.target, device.model,
                           toolchain == toolchains_.end() ? "" : toolchain->second};

@@ -38,6 +38,7 @@ class WorkerLink {
 // A device that a connected worker offers.
 struct OfferedDevice {
   std::string id, model, target;
+  bool emulated = false;
 };
 
 struct WorkerView {

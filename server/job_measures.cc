@@ -140,7 +140,11 @@ EvaluationRow MakeEvaluation(const UnitRow& unit, const UnitResult& result, std:
     build.compiler = from.compiler;
     build.cache_hit = from.cache_hit;
     build.elapsed_ns = from.elapsed_ns;
-    build.status = result.verification.has_value() ? "run" : "compiled_only";
+    const bool emulated =
+        device.is_object() && device.contains("emulated") && device["emulated"] == true;
+    build.status = !result.verification.has_value() ? "compiled_only"
+                   : emulated                       ? "emulated"
+                                                    : "run";
     if (row.compiler.empty()) row.compiler = from.compiler;
     row.builds.push_back(std::move(build));
   }

@@ -121,6 +121,7 @@ OptimizerService::Unary* OptimizerService::TryKernel(Context* context,
         WorkUnit unit = BaselineUnit(loaded);
         unit.kind = UnitKind::kEvaluate;
         unit.measure = request->measure();
+        unit.counters = request->counters();
         unit.only_case = request->only_case();
         unit.deadline_ms = limits::kConfirmDeadlineMs;
         if (request->kernel_json().empty()) return unit;

@@ -63,8 +63,9 @@ absl::StatusOr<WorkerHello> ParseHello(const v1::Hello& hello) {
   out.view.compilers_json = hello.compilers_json();
   out.view.slots = hello.slots();
   for (const Json& device : devices) {
-    out.view.devices.push_back(
-        {TextOf(device, "id"), TextOf(device, "model"), TextOf(device, "target")});
+    out.view.devices.push_back({TextOf(device, "id"), TextOf(device, "model"),
+                                TextOf(device, "target"),
+                                device.contains("emulated") && device["emulated"] == true});
     if (out.view.devices.back().target.empty()) {
       return errors::BadField("hello.devices_json", "each device needs a target");
     }

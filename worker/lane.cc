@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/lane.h"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
@@ -38,18 +40,25 @@ StartReference ReferenceStarter(const LaneOptions& options) {
 
 }  // namespace
 
-SandboxOptions SandboxFor(const std::string& runner_path, const std::string& device_id,
-                          std::int64_t memory_bytes) {
+SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id) {
   SandboxOptions sandbox;
-  sandbox.runner_path = runner_path;
+  sandbox.runner_path = options.runner_path;
   sandbox.runner_args = {"--device", device_id};
-  sandbox.memory_bytes = memory_bytes;
+  sandbox.memory_bytes = options.memory_bytes;
   if (device_id != "cpu" && device_id != "null") {
     sandbox.device_binds = GpuDeviceNodes();
     // A driver maps host memory by the gigabyte; only a runaway is stopped.
     sandbox.memory_bytes = std::int64_t{64} << 30;
     sandbox.threads = 4096;
+    // A driver library that the operator chose is chosen inside too.
+    for (const char* name : {"FETTLE_CUDA_LIBRARY", "FETTLE_HIP_LIBRARY"}) {
+      const char* file = std::getenv(name);
+      if (file == nullptr || *file == '\0') continue;
+      sandbox.environment.push_back(fmt::format("{}={}", name, file));
+      sandbox.read_only_binds.emplace_back(file);
+    }
   }
+  if (options.emulator) options.emulator->ApplyTo(sandbox);
   return sandbox;
 }
 
@@ -82,7 +91,7 @@ int Lane::load() const {
 
 RunnerClient::Options Lane::RunnerOptions() const {
   RunnerClient::Options options;
-  options.sandbox = SandboxFor(options_.runner_path, device_.id, options_.memory_bytes);
+  options.sandbox = SandboxFor(options_, device_.id);
   return options;
 }
 
@@ -120,7 +129,7 @@ void Lane::Done(bool failed) {
   fresh_.reset();
   // After a fault nothing on the device is to be trusted.
   if (failed) suspect_ = true;
-  if (failed || on_cpu() || (runner_ != nullptr && !runner_->alive())) runner_.reset();
+  if (failed || hosts_candidate() || (runner_ != nullptr && !runner_->alive())) runner_.reset();
   if (runner_ != nullptr) runner_->set_stop({});
 }
 
@@ -138,6 +147,21 @@ absl::StatusOr<std::shared_ptr<Lane::TaskState>> Lane::StateFor(const Task& task
   FETTLE_ASSIGN_OR_RETURN(state->reference,
                           Reference::Create(ReferenceSourceOf(task), std::move(options)));
   return tasks_[task.digest()] = std::move(state);
+}
+
+CounterReport Lane::Count(const Replay& replay, std::stop_token stop) {
+  CountOptions options;
+  options.runner_path = options_.runner_path;
+  options.device_id = device_.id;
+  options.vendor = device_.target.vendor;
+  if (hosts_candidate()) {
+    CounterReport report;
+    report.absent = fmt::format("{} has no hardware counters of kernels", device_.model);
+    return report;
+  }
+  runner_.reset();
+  fresh_.reset();
+  return CountKernel(replay, options, std::move(stop));
 }
 
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {

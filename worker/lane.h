@@ -19,6 +19,8 @@
 #include "profiler/roofline.h"
 #include "verifier/judgement_cache.h"
 #include "verifier/reference.h"
+#include "worker/count_kernel.h"
+#include "worker/emulators.h"
 #include "worker/runner_client.h"
 
 namespace fettle {
@@ -27,6 +29,7 @@ struct LaneOptions {
   std::string runner_path;
   std::string cache_dir;                              // Ceilings and reference results.
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // Of one runner on cpu.
+  std::optional<Emulator> emulator;                   // Stands in for the device.
 };
 
 // The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
@@ -38,6 +41,8 @@ class Lane {
 
   const DeviceInfo& device() const { return device_; }
   bool on_cpu() const { return device_.target.vendor == Vendor::kCpu; }
+  // Candidate code runs in the runner's own process.
+  bool hosts_candidate() const { return on_cpu() || device_.emulated; }
 
   // Right to the device; gives it back when destroyed.
   class Hold {
@@ -69,11 +74,13 @@ class Lane {
 
   // The rest only by whoever holds the lane.
 
-  // A runner for one unit. `fresh`: never used before. On cpu, where candidate code runs in the
-  // runner itself, every runner is. After a crash the device must pass its health check first.
+  // A runner for one unit. `fresh`: never used before. Where candidate code runs in the runner
+  // itself, every runner is. After a crash the device must pass its health check first.
   absl::StatusOr<RunnerClient*> Runner(bool fresh, std::stop_token stop);
   // Ends the runner unless it is alive and may serve another unit.
   void Done(bool failed);
+  // A verified call under the vendor's profiler; no runner uses the device meanwhile.
+  CounterReport Count(const Replay& replay, std::stop_token stop);
   // Measured on first use.
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
 
@@ -103,8 +110,7 @@ class Lane {
   std::optional<Ceilings> ceilings_;
 };
 
-// Sandbox options for a process of `runner_path` that drives `device_id`.
-SandboxOptions SandboxFor(const std::string& runner_path, const std::string& device_id,
-                          std::int64_t memory_bytes);
+// Sandbox options for a process that drives `device_id`.
+SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id);
 
 }  // namespace fettle

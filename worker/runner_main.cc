@@ -20,6 +20,7 @@
 #include "worker/local_session.h"
 #include "worker/lockdown.h"
 #include "worker/open_device.h"
+#include "worker/replay.h"
 #include "worker/runner_protocol.h"
 #include "worker/runner_server.h"
 #include "worker/watchdog.h"
@@ -38,6 +39,7 @@ struct Options {
   bool unshare = false;
   bool ceilings = false;
   bool reference = false;
+  std::string replay;
 };
 
 std::uint64_t FreshKey() {
@@ -93,17 +95,35 @@ int ServeReferences(const Options& options) {
   return ServeReference(options.channel);
 }
 
+// Under a vendor's profiler, outside the sandbox: only for devices whose kernels cannot reach this
+// process.
+int ReplayCall(const Options& options) {
+  absl::Status status = absl::InvalidArgumentError("only a GPU's call can be replayed");
+  if (options.device != "cpu") {
+    const absl::StatusOr<std::unique_ptr<Device>> device = OpenDevice(options.device);
+    status = device.ok() ? RunReplay(options.replay, **device) : device.status();
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "fettle-runner: replay: %s\n", std::string(status.message()).c_str());
+  return kDeviceFailed;
+}
+
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Runs kernels for a fettle worker, in a sandbox.", "fettle-runner");
-  app.add_option("--channel", options.channel, "Descriptor of the socket to the worker")
-      ->required();
+  app.add_option("--channel", options.channel, "Descriptor of the socket to the worker");
   app.add_option("--device", options.device, "cpu, cuda:N or hip:N");
   app.add_option("--memory", options.memory_bytes, "Limit on memory, bytes");
   app.add_flag("--unshare", options.unshare, "Enter own namespaces first");
   app.add_flag("--ceilings", options.ceilings, "Measure ceilings; loads no code");
   app.add_flag("--reference", options.reference, "Serve a task's reference instead of a device");
+  app.add_option("--replay", options.replay, "Make the call in this file, without a worker");
   CLI11_PARSE(app, argc, argv);
+  if (!options.replay.empty()) return ReplayCall(options);
+  if (options.channel < 0) {
+    std::fprintf(stderr, "fettle-runner: it is started by a worker, with --channel\n");
+    return kChannelFailed;
+  }
   // Without namespaces the limits and filters still hold; sandbox_level() says so to the operator.
   if (options.unshare) EnterNamespaces().IgnoreError();
   if (options.reference) return ServeReferences(options);

@@ -358,13 +358,15 @@ absl::StatusOr<TimeObservation> TimeObservationFromJson(const nlohmann::json& js
 }
 
 nlohmann::json ToJson(const DeviceInfo& info) {
-  return {{"id", info.id},
-          {"model", info.model},
-          {"driver", info.driver},
-          {"uuid", info.uuid},
-          {"partition", info.partition},
-          {"target", TargetJson(info.target)},
-          {"memory_bytes", info.memory_bytes}};
+  nlohmann::json json = {{"id", info.id},
+                         {"model", info.model},
+                         {"driver", info.driver},
+                         {"uuid", info.uuid},
+                         {"partition", info.partition},
+                         {"target", TargetJson(info.target)},
+                         {"memory_bytes", info.memory_bytes}};
+  if (info.emulated) json["emulated"] = true;
+  return json;
 }
 
 absl::StatusOr<DeviceInfo> DeviceInfoFromJson(const nlohmann::json& json) {
@@ -377,6 +379,7 @@ absl::StatusOr<DeviceInfo> DeviceInfoFromJson(const nlohmann::json& json) {
   reader.Get("partition", info.partition);
   reader.Nested("target", info.target, TargetFromJson);
   reader.Get("memory_bytes", info.memory_bytes);
+  reader.GetOptional("emulated", info.emulated);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return info;
 }

@@ -128,15 +128,21 @@ std::vector<std::string> BubblewrapArguments(const SandboxOptions& options) {
       add({"--setenv", variable.substr(0, at), variable.substr(at + 1)});
     }
   }
-  add({"--ro-bind", options.runner_path, kRunnerPlace, "--", kRunnerPlace});
+  add({"--ro-bind", options.runner_path, kRunnerPlace, "--"});
+  for (const std::string& word : options.wrapper) args.push_back(word);
+  const std::string place = kRunnerPlace;
+  args.push_back(place);
   return args;
 }
 
 std::vector<std::string> CommandLine(const SandboxOptions& options, bool bubblewrap) {
   std::vector<std::string> command;
-  if (bubblewrap) command = BubblewrapArguments(options);
-  command.insert(command.begin(), options.wrapper.begin(), options.wrapper.end());
-  if (!bubblewrap) command.push_back(options.runner_path);
+  if (bubblewrap) {
+    command = BubblewrapArguments(options);
+  } else {
+    for (const std::string& word : options.wrapper) command.push_back(word);
+    command.push_back(options.runner_path);
+  }
   command.insert(command.end(), {"--channel", fmt::format("{}", kChannelFd), "--memory",
                                  fmt::format("{}", options.memory_bytes)});
   if (!bubblewrap) command.push_back("--unshare");

@@ -25,7 +25,8 @@ namespace fettle {
 struct SandboxOptions {
   std::string runner_path;               // fettle-runner.
   std::vector<std::string> runner_args;  // "--device", "cpu".
-  // Put before the command, outside the sandbox: a profiler or sanitizer.
+  // Put before the runner, inside the sandbox: an emulator. What it needs beyond /usr is bound
+  // below.
   std::vector<std::string> wrapper;
   std::vector<std::string> read_only_binds;  // Further host paths, shown at the same place.
   std::vector<std::string> device_binds;     // Device nodes ("/dev/nvidia0"); missing ones skipped.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "compiler/cpu_compiler.h"
+#include "compiler/disassembler.h"
 #include "compiler/facts/code_facts.h"
 #include "compiler/gpu/gpu_compilers.h"
 #include "core/status_macros.h"
@@ -83,6 +84,22 @@ nlohmann::json Toolchains::Describe() const {
                     {"targets", std::move(targets)}});
   }
   return list;
+}
+
+absl::StatusOr<Target> TargetOfObject(std::string_view code_object) {
+  FETTLE_ASSIGN_OR_RETURN(const CodeFacts facts, ReadFacts(code_object, ""));
+  if (auto known = FindTarget(facts.arch); known.ok()) return known;
+  Target target;  // Of an architecture that is not built in; enough to disassemble it.
+  target.name = facts.arch;
+  target.vendor = facts.format == "cubin" ? Vendor::kNvidia : Vendor::kAmd;
+  return target;
+}
+
+absl::StatusOr<nlohmann::json> DisassemblyOf(std::string_view code_object, const Target& target,
+                                             std::stop_token stop) {
+  FETTLE_ASSIGN_OR_RETURN(const Disassembly result,
+                          Disassemble(code_object, target, std::move(stop)));
+  return nlohmann::json{{"tool", result.tool}, {"text", result.text}};
 }
 
 absl::StatusOr<nlohmann::json> FactsOf(std::string_view code_object, const Target& target) {

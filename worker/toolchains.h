@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,5 +45,13 @@ class Toolchains {
 // (compiler/facts/code_facts.h). kInvalidArgument: the cpu target, whose objects hold none; damaged
 // bytes; another architecture.
 absl::StatusOr<nlohmann::json> FactsOf(std::string_view code_object, const Target& target);
+
+// The architecture that a GPU's code object is for, as its own bytes say: "gfx950", "sm_90".
+// kInvalidArgument: damaged, or not such an object.
+absl::StatusOr<Target> TargetOfObject(std::string_view code_object);
+
+// Annotated disassembly (compiler/disassembler.h): {tool, text}.
+absl::StatusOr<nlohmann::json> DisassemblyOf(std::string_view code_object, const Target& target,
+                                             std::stop_token stop);
 
 }  // namespace fettle

@@ -117,24 +117,28 @@ absl::StatusOr<BuiltKernel> BuildKernel(const BuildContext& context, const Kerne
   return built;
 }
 
+absl::StatusOr<const Build*> FindBuild(const BuildContext& context, const BuiltKernel& built,
+                                       const BoundCase& bound_case) {
+  FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
+                          context.task->BuildInputsFor(built.kernel.kernel, built.kernel.values,
+                                                       bound_case, context.target));
+  if (const auto build = built.builds.find(inputs.key); build != built.builds.end()) {
+    return &build->second;
+  }
+  // A case that launches nothing has no build; any module will do.
+  if (inputs.entries.empty() && !built.builds.empty()) return &built.builds.begin()->second;
+  return absl::InternalError(
+      fmt::format("case {} has no build of {}", bound_case.label, built.kernel.digest));
+}
+
 absl::StatusOr<RunnableKernel> MakeRunnable(const BuildContext& context, BuiltKernel& built,
                                             const BoundCase& bound_case, RunnerSession& session) {
   RunnableKernel runnable;
   FETTLE_ASSIGN_OR_RETURN(
       runnable.plan,
       context.task->BindPlan(built.kernel.kernel, built.kernel.values, bound_case, context.target));
-  FETTLE_ASSIGN_OR_RETURN(const Task::BuildInputs inputs,
-                          context.task->BuildInputsFor(built.kernel.kernel, built.kernel.values,
-                                                       bound_case, context.target));
-  const auto build = built.builds.find(inputs.key);
-  if (build == built.builds.end()) {
-    // A case that launches nothing has no build; any module will do.
-    if (!inputs.entries.empty() || built.builds.empty()) {
-      return absl::InternalError(
-          fmt::format("case {} has no build of {}", bound_case.label, built.kernel.digest));
-    }
-  }
-  const Build& chosen = build == built.builds.end() ? built.builds.begin()->second : build->second;
+  FETTLE_ASSIGN_OR_RETURN(const Build* const build, FindBuild(context, built, bound_case));
+  const Build& chosen = *build;
   if (const auto module = built.modules.find(chosen.key); module != built.modules.end()) {
     runnable.module = module->second;
   } else {

@@ -52,6 +52,10 @@ absl::StatusOr<BuiltKernel> BuildKernel(const BuildContext& context, const Kerne
                                         const std::vector<BoundCase>& cases, CompileMode mode,
                                         int lanes);
 
+// The build that a case uses; any for a case that launches nothing. kInternal: there is none.
+absl::StatusOr<const Build*> FindBuild(const BuildContext& context, const BuiltKernel& built,
+                                       const BoundCase& bound_case);
+
 // The kernel ready to call for a case, loading its module on first use. kInvalidArgument: the
 // launch plan does not bind for this case (limits of the device among them). Else errors of
 // LoadModule.

@@ -11,6 +11,7 @@
 #include "core/status_macros.h"
 #include "core/task_model.h"
 #include "judge/accept.h"
+#include "profiler/ceilings.h"
 #include "verifier/policy.h"
 #include "worker/runner_protocol.h"
 #include "worker/sandbox.h"
@@ -85,6 +86,7 @@ nlohmann::json UnitJob::Environment() const {
                                 {"compiler", services_.compiler->identity()},
                                 {"sandbox", sandbox_level().name()}};
   if (services_.lane != nullptr) environment["device"] = ToJson(services_.lane->device());
+  if (ceilings_.bytes_per_s > 0) environment["ceilings"] = ToJson(ceilings_);
   nlohmann::json spans = nlohmann::json::array();
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const auto end =
@@ -183,9 +185,9 @@ std::string UnitJob::BrokenConstraint() const {
 
 // What a drawn case has too much of for this target, if anything.
 std::string UnitJob::TooLarge(const BoundCase& drawn) const {
-  const double flops = on_cpu() ? kCpuHeldOutFlops : kGpuHeldOutFlops;
+  const double flops = RunsOnHost() ? kCpuHeldOutFlops : kGpuHeldOutFlops;
   if (drawn.work_flops > flops) return fmt::format("the cap of {:.0f} operations", flops);
-  if (!on_cpu()) return "";
+  if (!RunsOnHost()) return "";
   const KernelSpec& baseline = services_.task->baseline();
   const absl::StatusOr<BoundPlan> plan =
       services_.task->BindPlan(baseline, baseline.values, drawn, services_.target);
@@ -205,7 +207,7 @@ Going UnitJob::BindCases() {
   if (confirms() || unit_.kind == UnitKind::kRegister) {
     FETTLE_ASSIGN_OR_RETURN(
         std::vector<BoundCase> drawn,
-        task.DrawHeldOut(unit_.held_out_seed, on_cpu() ? kCpuHeldOutBytes : kGpuHeldOutBytes,
+        task.DrawHeldOut(unit_.held_out_seed, RunsOnHost() ? kCpuHeldOutBytes : kGpuHeldOutBytes,
                          [this](const BoundCase& one) { return TooLarge(one); }));
     for (BoundCase& one : drawn) cases_.push_back(std::move(one));
   }
@@ -216,7 +218,9 @@ Going UnitJob::BindCases() {
           fmt::format("the task has no case \"{}\"; write timed/N or checked/N", unit_.only_case));
     }
   }
-  bool any_timed = false;
+  // Sizes that are timed on hardware would take an emulator hours, for times that do not count.
+  if (emulated() && unit_.only_case.empty()) std::erase_if(cases_, IsTimed);
+  bool any_timed = emulated();
   for (const BoundCase& one : cases_) {
     absl::StatusOr<bool> supported = task.Supports(candidate_.kernel, one);
     if (supported.ok() && *supported) {
@@ -290,7 +294,7 @@ Going UnitJob::CompileAll() {
   if (unit_.kind == UnitKind::kCompile || unit_.kind == UnitKind::kRegister) return true;
   std::vector<std::pair<KernelUnderTest, std::vector<BoundCase>>> others = {
       {BaselineKernel(), supported}};
-  if (unit_.measure) {
+  if (measures()) {
     others.emplace_back(unit_.denominator, timed);
     if (unit_.incumbent) others.emplace_back(*unit_.incumbent, timed);
   }
@@ -318,6 +322,13 @@ absl::Status UnitJob::FindCeilings() {
   return absl::OkStatus();
 }
 
+Going UnitJob::NotMeasuredBecauseEmulated() {
+  return Decide(Verdict::kUnmeasurable, confirms() ? Stage::kConfirm : Stage::kMeasure, "emulated",
+                nullptr,
+                fmt::format("right on {} cases under an emulator ({}), whose times do not count",
+                            cases_.size(), services_.lane->device().model));
+}
+
 void UnitJob::UnloadModules() {
   for (auto& [digest, built] : built_) {
     for (const auto& [key, module] : built.modules) {
@@ -334,7 +345,7 @@ Going UnitJob::OnLane() {
   Progress("waiting for the device");
   FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(services_.stop));
   Progress("preparing the runner");
-  if (unit_.measure && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
+  if (measures() && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
   const bool fresh = unit_.kind != UnitKind::kEvaluate;
   FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
   const double before_ns = runner_->device_ns();
@@ -362,7 +373,8 @@ Going UnitJob::OnLane() {
       FETTLE_ASSIGN_OR_RETURN(const bool clean, RunCheckMode());
       if (!clean) return false;
     }
-    return unit_.measure ? Measure() : Going(true);
+    if (measures()) return Measure();
+    return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
   };
   Going going = stages();
   result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
@@ -370,7 +382,39 @@ Going UnitJob::OnLane() {
   const bool failed = !runner_->alive() && !services_.stop.stop_requested();
   services_.lane->Done(failed);
   runner_ = nullptr;
+  if (unit_.counters && going.ok()) FETTLE_RETURN_IF_ERROR(CountOnce());
   return going;
+}
+
+absl::Status UnitJob::CountOnce() {
+  CounterReport report;
+  report.absent = "the kernel is not right";
+  if (result_.verification && result_.verification->passed) {
+    const auto timed = std::find_if(cases_.begin(), cases_.end(), [this](const BoundCase& one) {
+      return supported_[one.label] && (IsTimed(one) || !unit_.only_case.empty());
+    });
+    report.absent = "no timed case runs here";
+    if (timed != cases_.end()) {
+      Progress(fmt::format("counting {}", timed->label));
+      Replay replay;
+      BuiltKernel& built = built_.at(candidate_.digest);
+      FETTLE_ASSIGN_OR_RETURN(const Build* const build, FindBuild(Context(), built, *timed));
+      replay.code_object = build->code_object;
+      for (const auto& [entry, symbol] : build->symbols) replay.symbols.push_back(symbol);
+      replay.request.bound_case = *timed;
+      replay.request.kernel.symbols = build->symbols;
+      FETTLE_ASSIGN_OR_RETURN(replay.request.kernel.plan,
+                              services_.task->BindPlan(built.kernel.kernel, built.kernel.values,
+                                                       *timed, services_.target));
+      replay.request.input_seed = unit_.seed;
+      replay.request.files = FillFiles(*timed, services_.task->files());
+      replay.request.want_outputs = false;
+      replay.request.launch_limit = std::chrono::minutes(1);  // The profiler repeats it.
+      report = services_.lane->Count(replay, services_.stop);
+    }
+  }
+  result_.counters = ToJson(report);
+  return absl::OkStatus();
 }
 
 // Whatever is wrong with a baseline is a reason to refuse its task.

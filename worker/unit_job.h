@@ -78,11 +78,14 @@ class UnitJob {
   // held.
   void EvaluateAhead();
   bool screens() const {
-    return unit_.kind == UnitKind::kEvaluate && unit_.measure && unit_.screen &&
+    return unit_.kind == UnitKind::kEvaluate && measures() && unit_.screen &&
            unit_.only_case.empty();
   }
   Going Screen();
   Going Measure();
+  Going NotMeasuredBecauseEmulated();
+  // Makes the call of the first timed case once more under the vendor's profiler.
+  absl::Status CountOnce();
   Going MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
                        std::optional<Measurement>* into);
   Going TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
@@ -112,6 +115,10 @@ class UnitJob {
   bool confirms() const {
     return unit_.kind == UnitKind::kConfirm || unit_.kind == UnitKind::kRerun;
   }
+  bool emulated() const { return services_.lane != nullptr && services_.lane->device().emulated; }
+  bool measures() const { return unit_.measure && !emulated(); }
+  // Kernels run on this machine's processor, and large cases would take too long.
+  bool RunsOnHost() const { return emulated() || services_.target.vendor == Vendor::kCpu; }
   KernelUnderTest BaselineKernel() const;
   nlohmann::json Environment() const;
 

@@ -15,6 +15,7 @@
 
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
+#include "profiler/ceilings.h"
 #include "worker/lane.h"
 #include "worker/lane_gate.h"
 #include "worker/runner_client.h"
@@ -89,6 +90,8 @@ class UnitRunnerImpl final : public UnitRunner {
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
                                  const std::function<void(std::string)>& progress,
                                  std::stop_token stop) override;
+  absl::StatusOr<nlohmann::json> CeilingsOf(const std::string& device_id,
+                                            std::stop_token stop) override;
 
  private:
   absl::StatusOr<std::shared_ptr<const Task>> TaskOf(const WorkUnit& unit, BlobStore& blobs);
@@ -134,7 +137,9 @@ absl::StatusOr<Lane*> UnitRunnerImpl::LaneFor(const WorkUnit& unit) {
     const DeviceInfo& device = lane->device();
     const bool fits = device.target.name == unit.target &&
                       (unit.device_model.empty() || unit.device_model == device.model);
-    if (fits && (best == nullptr || lane->load() < best->load())) best = lane.get();
+    if (!fits) continue;
+    const auto rank = [](const Lane& one) { return std::pair(one.device().emulated, one.load()); };
+    if (best == nullptr || rank(*lane) < rank(*best)) best = lane.get();
   }
   if (best != nullptr) return best;
   std::string have;
@@ -182,29 +187,58 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   return result;
 }
 
+absl::StatusOr<nlohmann::json> UnitRunnerImpl::CeilingsOf(const std::string& device_id,
+                                                          std::stop_token stop) {
+  for (const auto& lane : lanes_) {
+    if (lane->device().id != device_id) continue;
+    if (lane->device().emulated) {
+      return absl::FailedPreconditionError(
+          fmt::format("measure {}: it is emulated, and its times do not count", device_id));
+    }
+    LaneGate::Ticket ticket;
+    if (lane->on_cpu()) ticket = gate_.EnterTiming(stop);
+    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane->Enter(stop));
+    FETTLE_ASSIGN_OR_RETURN(const Ceilings ceilings, lane->GetCeilings(stop));
+    return ToJson(ceilings);
+  }
+  return absl::NotFoundError(fmt::format("measure {}: no such device here", device_id));
+}
+
 std::string BesideThisProgram() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   return (self.parent_path() / "fettle-runner").string();
 }
 
-// Asks a runner for each device, so that a driver that crashes does so elsewhere.
-std::vector<std::unique_ptr<Lane>> FindLanes(const std::vector<std::string>& ids,
-                                             const LaneOptions& options, absl::Status* problem) {
-  std::vector<std::unique_ptr<Lane>> lanes;
-  for (const std::string& id : ids) {
-    RunnerClient::Options start;
-    start.sandbox = SandboxFor(options.runner_path, id, options.memory_bytes);
-    const auto runner = RunnerClient::Start(std::move(start), {});
-    if (!runner.ok()) {
-      problem->Update(absl::UnavailableError(
-          fmt::format("device {}: {}", id, std::string(runner.status().message()))));
-      continue;
-    }
-    lanes.push_back(std::make_unique<Lane>((*runner)->device(), options));
+// Asks a runner for the device, so that a driver that crashes does so elsewhere. kUnavailable.
+absl::StatusOr<std::unique_ptr<Lane>> OpenLane(const std::string& id, const LaneOptions& options) {
+  RunnerClient::Options start;
+  start.sandbox = SandboxFor(options, id);
+  const auto runner = RunnerClient::Start(std::move(start), {});
+  if (!runner.ok()) {
+    return absl::UnavailableError(fmt::format("device {}{}: {}", id,
+                                              options.emulator ? " behind its emulator" : "",
+                                              std::string(runner.status().message())));
   }
-  return lanes;
+  DeviceInfo device = (*runner)->device();
+  if (options.emulator) {
+    device.emulated = true;
+    // Another model: nothing measured or judged on the real one is ever mixed with it.
+    device.model += ", emulated";
+  }
+  return std::make_unique<Lane>(std::move(device), options);
 }
+
+struct Lanes {
+  std::vector<std::unique_ptr<Lane>> open;
+  absl::Status problem;  // The first device that could not be opened.
+
+  void Open(const std::string& id, const LaneOptions& options) {
+    absl::StatusOr<std::unique_ptr<Lane>> lane = OpenLane(id, options);
+    problem.Update(lane.status());
+    if (lane.ok()) open.push_back(*std::move(lane));
+  }
+};
 
 }  // namespace
 
@@ -227,12 +261,20 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
     }
   }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
-  absl::Status problem;
-  std::vector<std::unique_ptr<Lane>> lanes = FindLanes(options.device_ids, lane_options, &problem);
+  Lanes lanes;
+  for (const std::string& id : options.device_ids) lanes.Open(id, lane_options);
   // A device that was asked for by name must be there.
-  if (!problem.ok() && (!all_devices || lanes.empty())) return problem;
-  const bool gpu = std::any_of(options.device_ids.begin(), options.device_ids.end(),
-                               [](const std::string& id) { return id != "cpu"; });
+  if (!lanes.problem.ok() && (!all_devices || lanes.open.empty())) return lanes.problem;
+  if (!options.emulators_file.empty()) {
+    FETTLE_ASSIGN_OR_RETURN(const auto emulators, ReadEmulators(options.emulators_file));
+    for (const auto& [id, emulator] : emulators) {
+      lane_options.emulator = emulator;
+      lanes.Open(id, lane_options);
+      if (!lanes.problem.ok()) return lanes.problem;
+    }
+  }
+  const bool gpu = std::any_of(lanes.open.begin(), lanes.open.end(),
+                               [](const std::unique_ptr<Lane>& lane) { return !lane->on_cpu(); });
   Toolchains toolchains = Toolchains::Find(options.cache_dir, gpu);
   if (toolchains.empty()) {
     return absl::UnavailableError("no compiler for any target was found; install g++");
@@ -242,12 +284,12 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::unique_ptr<Lane> check_lane;
   if (gpu) {
-    absl::Status none;
-    auto cpu = FindLanes({"cpu"}, lane_options, &none);
-    if (!cpu.empty()) check_lane = std::move(cpu.front());
+    lane_options.emulator.reset();
+    absl::StatusOr<std::unique_ptr<Lane>> cpu = OpenLane("cpu", lane_options);
+    if (cpu.ok()) check_lane = *std::move(cpu);
   }
   return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains),
-                                          std::move(lanes), std::move(check_lane), jobs);
+                                          std::move(lanes.open), std::move(check_lane), jobs);
 }
 
 }  // namespace fettle

@@ -21,6 +21,8 @@ struct UnitRunnerOptions {
   std::string cache_dir;    // Compile cache and references; empty: a fresh temporary folder.
   std::vector<std::string> device_ids;  // Empty: every device found. "cpu" always exists.
   int compile_jobs = 0;                 // 0: one per core.
+  // Devices behind emulators (worker/emulators.h), added to the others; empty: none.
+  std::string emulators_file;
 };
 
 // Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md
@@ -31,7 +33,7 @@ struct UnitRunnerOptions {
 // while others compile (on cpu, compiling waits while a unit is timed).
 class UnitRunner {
  public:
-  // kUnavailable: fettle-runner or every compiler is missing.
+  // kUnavailable: fettle-runner or every compiler is missing. kInvalidArgument: the emulators file.
   static absl::StatusOr<std::unique_ptr<UnitRunner>> Create(UnitRunnerOptions options);
   virtual ~UnitRunner() = default;
 
@@ -47,6 +49,12 @@ class UnitRunner {
   virtual absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
                                          const std::function<void(std::string)>& progress,
                                          std::stop_token stop) = 0;
+
+  // What a device was measured to reach, taken now or from the cache folder: {bytes_per_s,
+  // cached_bytes_per_s, flops_per_s, flops8_per_s}, 0 where unknown. kNotFound: no such device;
+  // kFailedPrecondition: it is emulated.
+  virtual absl::StatusOr<nlohmann::json> CeilingsOf(const std::string& device_id,
+                                                    std::stop_token stop) = 0;
 };
 
 }  // namespace fettle

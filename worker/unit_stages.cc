@@ -24,7 +24,6 @@ using Going = absl::StatusOr<bool>;
 constexpr double kMostCalibrationError = 0.05;
 constexpr int kCalibrationTries = 3;
 constexpr std::size_t kFewestBlocks = 5;
-constexpr double kBeyondFloor = 1.05;
 
 // Seeds of one unit's parts, so that none can be told from another.
 std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
@@ -267,10 +266,10 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
     }
     const bool cold = seen.rotated_bytes >= 2 * services_.lane->device().target.cache;
     ApplyRoofline(work, ceilings_, cold, timed);
-    if (timed.roofline_fraction > kBeyondFloor) {
+    if (BeatsFloor(work, ceilings_, cold, timed.b_median_ns)) {
       return Decide(Verdict::kUnmeasurable, stage, "below_floor", &bound_case,
-                    fmt::format("{:.0f} ns is faster than the {:.0f} ns that moving the task's own "
-                                "bytes takes on this device",
+                    fmt::format("{:.0f} ns is faster than the {:.0f} ns that the task's own bytes "
+                                "and operations take on this device",
                                 timed.b_median_ns, timed.floor_ns),
                     {{"floor_ns", timed.floor_ns}, {"b_median_ns", timed.b_median_ns}});
     }

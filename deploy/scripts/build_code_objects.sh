@@ -34,6 +34,10 @@ if [ -x "$nvcc" ]; then
   "$nvcc" -ptx -arch=compute_75 device/kernels/digest.cu -o - |
     sed '/^\/\//d; /^\.version/d; /^\.target/d; /^\.address_size/d' |
     cat device/kernels/spin.ptx - > device/kernels/kernels.ptx
+  "$nvcc" -ptx -arch=compute_80 device/kernels/matrix_sm80.cu -o - |
+    sed 's/^\.version .*/.version 7.0/; /^\/\//d' > device/kernels/matrix.ptx
+  "$nvcc" -ptx -arch=sm_90a device/kernels/matrix_sm90.cu -o - |
+    sed 's/^\.version .*/.version 8.0/; /^\/\//d' > device/kernels/matrix.sm_90a.ptx
   "$nvcc" -ptx -arch=compute_75 "$data/device_kernels.cu" -o - |
     sed 's/^\.version .*/.version 7.0/; /^\/\//d' > "$data/device_kernels.ptx"
 else

@@ -25,3 +25,4 @@ extern "C" __global__ void fettle_spin(unsigned long ns, unsigned long* out) {
 #define FETTLE_ADD_TO_GLOBAL(to, value) \
   __hip_atomic_fetch_add(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #include "digest.h"
+#include "matrix.h"

@@ -71,7 +71,10 @@ void FakeWorker::Serve() {
   hello.mutable_hello()->set_slots(options_.slots);
   hello.mutable_hello()->set_devices_json(
       nlohmann::json::array(
-          {{{"id", options_.target}, {"model", options_.model}, {"target", options_.target}}})
+          {{{"id", options_.target},
+            {"model", options_.model},
+            {"target", options_.target},
+            {"emulated", options_.emulated}}})
           .dump());
   hello.mutable_hello()->set_compilers_json(
       nlohmann::json::array(

@@ -32,6 +32,7 @@ struct FakeWorkerOptions {
   int slots = 1;
   std::string target = "cpu";
   std::string model = "fake cpu";
+  bool emulated = false;  // Its device.
   // Connect again, some milliseconds after the connection ended.
   bool reconnect = true;
 };

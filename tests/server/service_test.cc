@@ -179,6 +179,24 @@ TEST_F(ServiceTest, ChecksAndTriesOutsideAnyJob) {
             "refused");
 }
 
+TEST_F(ServiceTest, AnEmulatedDeviceIsUsedOnlyWhereItsTargetIsNamed) {
+  StartServer();
+  StartWorker(HonestAnswer, {.target = "gfx950", .model = "MI350X, emulated", .emulated = true});
+  v1::TryKernelRequest request;
+  request.set_task_blob(PackTaskFiles(ScaleTask(2)));
+  request.set_target("gfx950");
+  v1::TryKernelResponse response;
+  {
+    grpc::ClientContext context;
+    const grpc::Status status = stub_->TryKernel(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  request.set_target("auto");
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->TryKernel(&context, request, &response).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+}
+
 TEST_F(ServiceTest, GivingUpACallTellsTheWorker) {
   StartServer();
   StartWorker(HoldAll);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/fakes/memory_blob_store.h"
+#include "tests/fakes/twice_task.h"
 
 namespace fettle {
 namespace {
@@ -17,56 +18,6 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Key;
-
-constexpr char kTask[] = R"yaml(
-format: 1
-name: twice
-summary: Twice the input.
-license: Apache-2.0
-dims:
-  n: {min: 0, max: 1048576}
-args:
-  - x: {role: in, dtype: f32, shape: [n], fill: {normal: [0, 1]}}
-  - y: {role: out, dtype: f32, shape: [n]}
-  - n: {role: scalar, dtype: i32, value: n}
-baseline:
-  source: kernel.cu
-  tunables: {BLOCK: [64, 256]}
-  values: {BLOCK: 256}
-  constraints: ["BLOCK <= target.max_block"]
-  workspace: []
-  launches:
-    - {kernel: twice, grid: ["ceil_div(n, BLOCK)"], block: [BLOCK], shared: 0, args: [x, y, n]}
-reference: {source: reference.cc, function: twice_ref}
-cases:
-  timed: [{n: 65536}]
-  checked: [{n: 1}, {n: 257}]
-  held_out: 2
-tolerance: {y: {rtol: 1.0e-6, atol: 1.0e-6}}
-work: {bytes: "8*n", flops: "n"}
-contract: {deterministic: true, nonfinite: unspecified}
-rivals: []
-)yaml";
-
-constexpr char kReference[] = R"(
-#include "fettle_reference.h"
-extern "C" void twice_ref(fettle_ref* ref) {
-  const fettle_tensor& x = fettle_input(ref, "x");
-  fettle_result& result = fettle_output(ref, "y");
-  for (std::int64_t i = 0; i < fettle_row_count(result); ++i) {
-    result.values[i] = 2 * x.values[static_cast<std::size_t>(fettle_row(result, i))];
-  }
-}
-)";
-
-// The kernel with `body` for each element i < n.
-std::string Kernel(const std::string& body, const std::string& before = "") {
-  return before + R"(
-extern "C" __global__ void twice(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) { )" +
-         body + " }\n}\n";
-}
 
 class UnitRunnerTest : public ::testing::Test {
  protected:
@@ -84,13 +35,11 @@ class UnitRunnerTest : public ::testing::Test {
   }
   void SetUp() override {
     ASSERT_NE(runner, nullptr);
-    UseTask(kTask);
+    UseTask(kTwiceTask);
   }
 
   void UseTask(const std::string& yaml) {
-    const TaskFiles files = {{"task.yaml", yaml},
-                             {"kernel.cu", Kernel("y[i] = 2 * x[i];")},
-                             {"reference.cc", kReference}};
+    const TaskFiles files = TwiceTask(yaml);
     std::vector<TaskProblem> problems;
     auto parsed = Task::Parse(files, &problems);
     ASSERT_TRUE(parsed.ok()) << FormatProblems(problems);
@@ -98,14 +47,7 @@ class UnitRunnerTest : public ::testing::Test {
     task_blob = *blobs.Put(PackTaskFiles(files));
   }
 
-  KernelUnderTest Under(const std::string& source) {
-    KernelUnderTest kernel;
-    kernel.kernel = task->baseline();
-    kernel.kernel.source = source;
-    kernel.values = kernel.kernel.values;
-    kernel.digest = CandidateDigest(task->digest(), "cpu", kernel.kernel, kernel.values);
-    return kernel;
-  }
+  KernelUnderTest Under(const std::string& source) { return TwiceUnderTest(*task, "cpu", source); }
   WorkUnit Unit(UnitKind kind, const std::string& source) {
     WorkUnit unit;
     unit.id = "u";
@@ -131,7 +73,7 @@ class UnitRunnerTest : public ::testing::Test {
     EXPECT_TRUE(result.ok()) << result.status();
     if (!result.ok()) return {};
     EXPECT_TRUE(result->verdict) << "nothing was decided";
-    WorkUnit honest = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+    WorkUnit honest = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
     honest.measure = false;
     const auto after = Run(honest);
     EXPECT_TRUE(after.ok()) << after.status();
@@ -149,7 +91,7 @@ class UnitRunnerTest : public ::testing::Test {
 UnitRunner* UnitRunnerTest::runner = nullptr;
 
 TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
-  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
   std::vector<std::string> lines;
   const auto result =
       runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
@@ -180,47 +122,47 @@ TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
 }
 
 TEST_F(UnitRunnerTest, ReportsWhatTheCompilerSays) {
-  const VerdictRecord record = Verdict_(Kernel("y[i] = 2 * z[i];"));
+  const VerdictRecord record = Verdict_(TwiceKernel("y[i] = 2 * z[i];"));
   EXPECT_EQ(record.verdict, Verdict::kCompileError);
   EXPECT_EQ(record.reason_code, "compile_rejected");
   EXPECT_THAT(record.message, HasSubstr("kernel.cu"));
 }
 
 TEST_F(UnitRunnerTest, RejectsAWrongKernel) {
-  const VerdictRecord record = Verdict_(Kernel("y[i] = 3 * x[i];"));
+  const VerdictRecord record = Verdict_(TwiceKernel("y[i] = 3 * x[i];"));
   EXPECT_EQ(record.verdict, Verdict::kIncorrect);
   EXPECT_EQ(record.stage, Stage::kVerify);
 }
 
 TEST_F(UnitRunnerTest, SurvivesACrash) {
   const VerdictRecord record =
-      Verdict_(Kernel("*reinterpret_cast<volatile float*>(64) = x[i]; y[i] = 2 * x[i];"));
+      Verdict_(TwiceKernel("*reinterpret_cast<volatile float*>(64) = x[i]; y[i] = 2 * x[i];"));
   EXPECT_EQ(record.verdict, Verdict::kCrashed) << record.message;
 }
 
 TEST_F(UnitRunnerTest, SurvivesAnEndlessLoop) {
   const VerdictRecord record =
-      Verdict_(Kernel("volatile int on = 1; while (on) {} y[i] = 2 * x[i];"));
+      Verdict_(TwiceKernel("volatile int on = 1; while (on) {} y[i] = 2 * x[i];"));
   EXPECT_EQ(record.verdict, Verdict::kTimeout) << record.message;
 }
 
 TEST_F(UnitRunnerTest, SurvivesAForkBomb) {
-  const VerdictRecord record =
-      Verdict_(Kernel("while (fork() >= 0) {} y[i] = 2 * x[i];", "extern \"C\" int fork();\n"));
+  const VerdictRecord record = Verdict_(
+      TwiceKernel("while (fork() >= 0) {} y[i] = 2 * x[i];", "extern \"C\" int fork();\n"));
   EXPECT_THAT(record.verdict, AnyOf(Verdict::kCrashed, Verdict::kRefused)) << record.message;
 }
 
 TEST_F(UnitRunnerTest, SurvivesAMemoryHog) {
-  const VerdictRecord record = Verdict_(
-      Kernel("for (;;) { char* p = (char*)malloc(1 << 28); for (int k = 0; k < (1 << 28); k += "
-             "4096) p[k] = 1; }",
-             "extern \"C\" void* malloc(unsigned long);\n"));
+  const VerdictRecord record = Verdict_(TwiceKernel(
+      "for (;;) { char* p = (char*)malloc(1 << 28); for (int k = 0; k < (1 << 28); k += "
+      "4096) p[k] = 1; }",
+      "extern \"C\" void* malloc(unsigned long);\n"));
   EXPECT_THAT(record.verdict, AnyOf(Verdict::kCrashed, Verdict::kTimeout, Verdict::kRefused))
       << record.message;
 }
 
 TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
-  WorkUnit unit = Unit(UnitKind::kConfirm, Kernel("y[i] = x[i] + x[i];"));
+  WorkUnit unit = Unit(UnitKind::kConfirm, TwiceKernel("y[i] = x[i] + x[i];"));
   unit.measure = false;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -241,8 +183,8 @@ TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
   // Every thread writes the same word of shared memory, then reads its own value back.
   WorkUnit unit =
       Unit(UnitKind::kConfirm,
-           Kernel("__shared__ volatile float last; last = x[i]; const float read = last; "
-                  "y[i] = x[i] + x[i] + (read - read);"));
+           TwiceKernel("__shared__ volatile float last; last = x[i]; const float read = last; "
+                       "y[i] = x[i] + x[i] + (read - read);"));
   unit.measure = false;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -252,12 +194,12 @@ TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
 }
 
 TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
-  const std::string source = Kernel("asm(\"\"); y[i] = 2 * x[i];");
+  const std::string source = TwiceKernel("asm(\"\"); y[i] = 2 * x[i];");
   auto result = Run(Unit(UnitKind::kEvaluate, source));
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_TRUE(result->verdict);
   EXPECT_EQ(result->verdict->reason_code, "policy_asm");
-  std::string yaml = kTask;
+  std::string yaml = kTwiceTask;
   const std::size_t contract = yaml.find("contract: {");
   ASSERT_NE(contract, std::string::npos);
   yaml.insert(contract + std::string("contract: {").size(), "inline_assembly: true, ");
@@ -269,14 +211,15 @@ TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
   EXPECT_FALSE(result->verdict) << result->verdict->message;
 }
 
-// Its launches agree, so that only the first outputs travel; the others must not be taken for zeros.
+// Its launches agree, so that only the first outputs travel; the others must not be taken for
+// zeros.
 TEST_F(UnitRunnerTest, ADeclaredNondeterministicKernelMayAgreeWithItself) {
-  std::string yaml = kTask;
+  std::string yaml = kTwiceTask;
   const std::string stable = "deterministic: true";
   ASSERT_NE(yaml.find(stable), std::string::npos);
   yaml.replace(yaml.find(stable), stable.size(), "deterministic: false");
   UseTask(yaml);
-  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = x[i] + x[i];"));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
   unit.measure = false;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -290,14 +233,14 @@ TEST_F(UnitRunnerTest, RegistersATaskThatIsInOrder) {
 }
 
 TEST_F(UnitRunnerTest, CompilesAlone) {
-  const auto result = Run(Unit(UnitKind::kCompile, Kernel("y[i] = x[i] + x[i];")));
+  const auto result = Run(Unit(UnitKind::kCompile, TwiceKernel("y[i] = x[i] + x[i];")));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->builds.size(), 1u);
   EXPECT_FALSE(result->verification);
 }
 
 TEST_F(UnitRunnerTest, RefusesValuesAgainstAConstraint) {
-  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = 2 * x[i];"));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = 2 * x[i];"));
   unit.candidate.values["BLOCK"] = 4096;
   const auto result = Run(unit);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -309,7 +252,7 @@ TEST_F(UnitRunnerTest, RefusesValuesAgainstAConstraint) {
 }
 
 TEST_F(UnitRunnerTest, TellsItsOwnTroubleFromTheCandidates) {
-  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("y[i] = 2 * x[i];"));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = 2 * x[i];"));
   unit.target = "sm_90a";
   EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kUnavailable);
   unit.target = "cpu";
@@ -324,7 +267,7 @@ TEST_F(UnitRunnerTest, TellsItsOwnTroubleFromTheCandidates) {
 }
 
 TEST_F(UnitRunnerTest, StopsAtTheUnitsDeadlineAndWhenCancelled) {
-  WorkUnit unit = Unit(UnitKind::kEvaluate, Kernel("volatile int on = 1; while (on) {}"));
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("volatile int on = 1; while (on) {}"));
   unit.deadline_ms = 1500;
   EXPECT_EQ(Run(unit).status().code(), absl::StatusCode::kDeadlineExceeded);
   std::stop_source stop;

@@ -143,6 +143,9 @@ class FakeRunner final : public UnitRunner {
     return {device};
   }
   nlohmann::json compilers() const override { return nlohmann::json::array(); }
+  absl::StatusOr<nlohmann::json> CeilingsOf(const std::string&, std::stop_token) override {
+    return absl::UnimplementedError("measures nothing");
+  }
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
                                  const std::function<void(std::string)>&,
                                  std::stop_token stop) override {
