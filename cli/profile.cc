@@ -12,7 +12,7 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
-#include "cli/wire_json.h"
+#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/verify.h"
