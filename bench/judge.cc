@@ -36,6 +36,31 @@ void PrintHead(const std::string& what) {
              "5 % found", "blocks");
 }
 
+// Jobs whose candidates are all the baseline itself, spread over the series of the record.
+void PlayAaJobs(const std::vector<RecordedSeries>& all, const Options& options) {
+  fmt::print(
+      "\n{} jobs of {} candidates that are the baseline itself\n{:<26} {:>8} {:>10} {:>14} "
+      "{:>11}\n",
+      options.jobs, options.candidates, "", "jobs", "screened", "confirmations", "false wins");
+  const auto count = static_cast<int>(all.size());
+  JobTally total;
+  for (int i = 0; i < count; ++i) {
+    const RecordedSeries& one = all[static_cast<std::size_t>(i)];
+    const int jobs = options.jobs / count + (i < options.jobs % count ? 1 : 0);
+    const auto make = [&](std::uint64_t seed) { return Replay(one, 0, seed); };
+    const JobTally tally = PlayJobs(make, jobs, {.candidates = options.candidates},
+                                    AcceptanceRule{}, options.seed + static_cast<std::uint64_t>(i));
+    fmt::print("{:<26} {:>8} {:>10} {:>14} {:>11}\n", one.name, tally.jobs, tally.screened,
+               tally.confirmations, tally.jobs_with_a_win);
+    std::fflush(stdout);
+    total.jobs += tally.jobs;
+    total.confirmations += tally.confirmations;
+    total.jobs_with_a_win += tally.jobs_with_a_win;
+  }
+  fmt::print("jobs with a false win: {} of {} ({} confirmations)\n", total.jobs_with_a_win,
+             total.jobs, total.confirmations);
+}
+
 int ReplayFile(const std::string& path, const Options& options) {
   const absl::StatusOr<std::string> text = ReadMaybeGzip(path);
   const auto series =
@@ -63,31 +88,6 @@ int ReplayFile(const std::string& path, const Options& options) {
   fmt::print("false wins in all: {} of {}\n", total.wins, total.trials);
   if (options.jobs > 0) PlayAaJobs(*series, options);
   return 0;
-}
-
-// Jobs whose candidates are all the baseline itself, spread over the series of the record.
-void PlayAaJobs(const std::vector<RecordedSeries>& all, const Options& options) {
-  fmt::print(
-      "\n{} jobs of {} candidates that are the baseline itself\n{:<26} {:>8} {:>10} {:>14} "
-      "{:>11}\n",
-      options.jobs, options.candidates, "", "jobs", "screened", "confirmations", "false wins");
-  const auto count = static_cast<int>(all.size());
-  JobTally total;
-  for (int i = 0; i < count; ++i) {
-    const RecordedSeries& one = all[static_cast<std::size_t>(i)];
-    const int jobs = options.jobs / count + (i < options.jobs % count ? 1 : 0);
-    const auto make = [&](std::uint64_t seed) { return Replay(one, 0, seed); };
-    const JobTally tally = PlayJobs(make, jobs, {.candidates = options.candidates},
-                                    AcceptanceRule{}, options.seed + static_cast<std::uint64_t>(i));
-    fmt::print("{:<26} {:>8} {:>10} {:>14} {:>11}\n", one.name, tally.jobs, tally.screened,
-               tally.confirmations, tally.jobs_with_a_win);
-    std::fflush(stdout);
-    total.jobs += tally.jobs;
-    total.confirmations += tally.confirmations;
-    total.jobs_with_a_win += tally.jobs_with_a_win;
-  }
-  fmt::print("jobs with a false win: {} of {} ({} confirmations)\n", total.jobs_with_a_win,
-             total.jobs, total.confirmations);
 }
 
 void Simulate(const Options& options) {

@@ -134,13 +134,14 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
     FETTLE_ASSIGN_OR_RETURN(
         slot.b, PreparedCall::Create(device_, *b.module, b.symbols, b.plan, *slot.buffers));
     slot.input_set = static_cast<std::size_t>(made % 2);
-    FETTLE_RETURN_IF_ERROR(slot.buffers->WriteInputs(inputs_[slot.input_set]));
-    // Before any kernel ran.
-    if (input_digests_[slot.input_set].empty()) {
+    // Before any kernel ran; of both sets, since one slot takes turns with them.
+    for (std::size_t set = 0; made == 0 && set < inputs_.size(); ++set) {
+      FETTLE_RETURN_IF_ERROR(slot.buffers->WriteInputs(inputs_[set]));
       FETTLE_ASSIGN_OR_RETURN(CaseDigests digests,
                               slot.buffers->Digests({.inputs = true}, digest_key_, kDigestLimit));
-      input_digests_[slot.input_set] = std::move(digests.inputs);
+      input_digests_[set] = std::move(digests.inputs);
     }
+    FETTLE_RETURN_IF_ERROR(slot.buffers->WriteInputs(inputs_[slot.input_set]));
     FETTLE_RETURN_IF_ERROR(slot.buffers->FillWorkspace(kPoison));
     slots_.push_back(std::move(slot));
   }
