@@ -89,6 +89,14 @@ void JobFeed::Run() {
       if (before == shown_.end() || before->second != now[id]) changed.push_back(job);
       all.push_back(std::move(job));
     }
+    // One that ended while the last round read it as open has an earlier end than that round.
+    for (const auto& [id, text] : shown_) {
+      if (now.contains(id)) continue;
+      Json job = reader_.job(id);
+      if (!job.is_null() && job.dump(-1, ' ', false, kReplaceInvalid) != text) {
+        changed.push_back(std::move(job));
+      }
+    }
     since_ns = began_ns;
     shown_ = std::move(now);
     if (!changed.empty()) {

@@ -173,9 +173,10 @@ export default function JobPage({ id }: { id: string }) {
       (event: JobEvent) => {
         setLive((before) => [...before.slice(1 - eventsKept), event]);
         refresh();
+        if (event.state_changed) void queryClient.invalidateQueries({ queryKey: ["job", id] });
         if (event.variant_accepted) void queryClient.invalidateQueries({ queryKey: ["variants"] });
       },
-      [refresh],
+      [id, refresh],
     ),
   );
 
