@@ -88,7 +88,13 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
     case InputSet::kEdgeValues:
       return Edge(element);
     case InputSet::kNonFinite: {
-      if (!nonfinite_ || RandomBelow(64, seed_ + 3, U(element)) != 0) return Draw(element);
+      if (!nonfinite_) return Draw(element);
+      // At least one of each, however few elements there are.
+      if (element == hot_) return std::numeric_limits<double>::quiet_NaN();
+      if (HasInfinity(dtype_) && element == (hot_ + 1) % count_) {
+        return std::numeric_limits<double>::infinity();
+      }
+      if (RandomBelow(64, seed_ + 3, U(element)) != 0) return Draw(element);
       const double choices[3] = {std::numeric_limits<double>::quiet_NaN(),
                                  std::numeric_limits<double>::infinity(),
                                  -std::numeric_limits<double>::infinity()};

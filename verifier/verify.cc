@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,11 +22,12 @@ using nlohmann::json;
 
 // The order in which input sets take their turns.
 constexpr std::array kSets = {
-    InputSet::kHeavyTail, InputSet::kScaleHuge,  InputSet::kAllNegative,  InputSet::kRowScales,
-    InputSet::kTies,      InputSet::kScaleTiny,  InputSet::kOneHot,       InputSet::kSorted,
-    InputSet::kAllEqual,  InputSet::kNonFinite,  InputSet::kCheckerboard, InputSet::kScaleLarge,
-    InputSet::kReversed,  InputSet::kScaleSmall, InputSet::kLowRank,      InputSet::kEdgeValues,
-    InputSet::kAllZero};
+    InputSet::kHeavyTail,  InputSet::kScaleHuge,    InputSet::kAllNegative, InputSet::kRowScales,
+    InputSet::kTies,       InputSet::kScaleTiny,    InputSet::kOneHot,      InputSet::kSorted,
+    InputSet::kAllEqual,   InputSet::kCheckerboard, InputSet::kScaleLarge,  InputSet::kReversed,
+    InputSet::kScaleSmall, InputSet::kLowRank,      InputSet::kEdgeValues,  InputSet::kAllZero};
+// Smaller cases hardly show what a set is about.
+constexpr std::int64_t kTellingElements = 64;
 
 bool AnyNonFinite(const BoundCase& bound_case) {
   return std::any_of(bound_case.tensors.begin(), bound_case.tensors.end(),
@@ -415,37 +417,50 @@ Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec
   return std::optional<Failure>();
 }
 
+// The sets take turns over the cases that are large enough to tell; NaN and infinities, where they
+// may be given, are tried on every one of those.
 Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t index,
                                       CaseReport* report) {
   if (!one.baseline || IsLarge(one.bound_case) || !AnyDrawnFloat(one.bound_case)) {
     return std::optional<Failure>();
   }
+  const bool tells = ElementsOf(one.bound_case) >= kTellingElements;
   int ran = 0;
+  std::size_t turn = next_set_;
   for (std::size_t i = 0; i < kSets.size() && ran < options_.input_sets_per_case; ++i) {
-    const std::size_t turn = index * static_cast<std::size_t>(options_.input_sets_per_case) + i;
-    const InputSet set = kSets[turn % kSets.size()];
-    if (set == InputSet::kNonFinite && !AnyNonFinite(one.bound_case)) continue;
-    const InputSpec spec{DeriveSeed(options_.seed, InputSetName(set), index), set};
-    FETTLE_ASSIGN_OR_RETURN(const std::optional<Judgement> baseline, Baseline(one, spec));
-    if (!baseline) {  // No honest kernel of this kind meets it: the task's domain ends before.
-      warnings_.push_back(fmt::format("input set {} is beyond the baseline and was left out",
-                                      std::string(InputSetName(set))));
-      continue;
-    }
-    ++ran;
-    RunObservation observation;
-    Judgement judgement;
-    FETTLE_ASSIGN_OR_RETURN(
-        std::optional<Failure> failure,
-        RunAndJudge(Request(one, spec), CompareMode::kTolerance, &observation, &judgement));
-    if (failure) {
-      failure->message += fmt::format(" (inputs: {})", std::string(InputSetName(set)));
-      failure->evidence["input_set"] = std::string(InputSetName(set));
-      return failure;
-    }
-    report->checks.push_back("inputs:" + std::string(InputSetName(set)));
+    const InputSet set = kSets[turn++ % kSets.size()];
+    FETTLE_ASSIGN_OR_RETURN(const bool possible, RunInputSet(one, index, set, report));
+    if (set_failure_) return std::exchange(set_failure_, std::nullopt);
+    ran += possible;
   }
-  return std::optional<Failure>();
+  if (!tells) return std::optional<Failure>();
+  next_set_ = turn;
+  if (!AnyNonFinite(one.bound_case)) return std::optional<Failure>();
+  FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, InputSet::kNonFinite, report).status());
+  return std::exchange(set_failure_, std::nullopt);
+}
+
+// Whether the baseline can meet the set; the candidate's failure is in set_failure_.
+absl::StatusOr<bool> Verifier::RunInputSet(const CaseUnderTest& one, std::size_t index,
+                                           InputSet set, CaseReport* report) {
+  const InputSpec spec{DeriveSeed(options_.seed, InputSetName(set), index), set};
+  FETTLE_ASSIGN_OR_RETURN(const std::optional<Judgement> baseline, Baseline(one, spec));
+  if (!baseline) {  // No honest kernel of this kind meets it: the task's domain ends before.
+    warnings_.push_back(fmt::format("input set {} is beyond the baseline and was left out",
+                                    std::string(InputSetName(set))));
+    return false;
+  }
+  RunObservation observation;
+  Judgement judgement;
+  FETTLE_ASSIGN_OR_RETURN(set_failure_, RunAndJudge(Request(one, spec), CompareMode::kTolerance,
+                                                    &observation, &judgement));
+  if (set_failure_) {
+    set_failure_->message += fmt::format(" (inputs: {})", std::string(InputSetName(set)));
+    set_failure_->evidence["input_set"] = std::string(InputSetName(set));
+    return true;
+  }
+  report->checks.push_back("inputs:" + std::string(InputSetName(set)));
+  return true;
 }
 
 Verifier::Outcome Verifier::ExactIntegers(const CaseUnderTest& one, std::size_t index,
@@ -538,6 +553,7 @@ absl::StatusOr<VerificationReport> Verifier::Verify(const std::vector<CaseUnderT
                                                     const VerifyOptions& options) {
   options_ = options;
   warnings_.clear();
+  next_set_ = 0;
   VerificationReport report;
   report.seeds = {options.seed};
   report.check_mode = "not_run: not asked for";

@@ -95,6 +95,8 @@ class Verifier {
   Outcome Placements(const CaseUnderTest& one, const InputSpec& spec,
                      const std::vector<std::string>& known, CaseReport* report);
   Outcome InputSets(const CaseUnderTest& one, std::size_t index, CaseReport* report);
+  absl::StatusOr<bool> RunInputSet(const CaseUnderTest& one, std::size_t index, InputSet set,
+                                   CaseReport* report);
   Outcome ExactIntegers(const CaseUnderTest& one, std::size_t index, CaseReport* report);
   Outcome RotatedOrder(const std::vector<CaseUnderTest>& cases, const std::vector<Pass>& passes,
                        std::vector<CaseReport>* reports, std::size_t* failed_case);
@@ -123,6 +125,8 @@ class Verifier {
   OutputJudge judge_;
   VerifyOptions options_;
   std::vector<std::string> warnings_;
+  std::size_t next_set_ = 0;  // Whose turn it is.
+  std::optional<Failure> set_failure_;
 };
 
 // Inputs on which Verify will judge case number `index` of its list, those aside that small cases

@@ -139,6 +139,8 @@ DialectHeaders HeadersFor(GpuFrontEnd front_end, Dialect dialect) {
       headers.headers.emplace_back("hip/hip_cooperative_groups.h",
                                    "#include <cooperative_groups.h>\n");
       AddFirst({"fettle_hip_on_cuda.h"}, headers);
+    } else {
+      AddFirst({"cuda_math_macros.h"}, headers);
     }
     return headers;
   }

@@ -144,6 +144,21 @@ TEST_P(GpuCompilerContract, CompilesTemplatesAndNamesTheirSymbols) {
   EXPECT_NE(compiler_->identity().find(result.compiler), std::string::npos);
 }
 
+// A kernel that nvcc takes as it is, with and without the headers that usually come along.
+TEST_P(GpuCompilerContract, KnowsInfinityWithoutAHeader) {
+  CompileRequest request = Plain();
+  request.entries = {"softest"};
+  for (const char* headers : {"", "#include <math.h>\n", "#include <cfloat>\n#include <cmath>\n"}) {
+    request.source = std::string(headers) +
+                     "extern \"C\" __global__ void softest(float* y) {\n"
+                     "  float most = -INFINITY;\n"
+                     "  for (int i = 0; i < 4; ++i) most = fmaxf(most, y[i]);\n"
+                     "  y[0] = most == INFINITY ? NAN : most;\n}\n";
+    const CompileResult result = Compile(request);
+    EXPECT_TRUE(result.accepted) << headers << Said(result);
+  }
+}
+
 TEST_P(GpuCompilerContract, GivesTheSameCodeForTheSameRequest) {
   const CompileResult first = Compile(Plain()), second = Compile(Plain());
   ASSERT_TRUE(first.accepted) << Said(first);

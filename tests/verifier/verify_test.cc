@@ -173,6 +173,40 @@ TEST_P(VerifyTest, JudgesEqualBytesOnceOnADeviceThatTakesDigests) {
   ExpectFails("wrong", "tolerance");
 }
 
+// Found on a GPU, where large timed cases come first: the turn of NaN fell on a case of one
+// element.
+TEST_P(VerifyTest, TriesNonFiniteInputsOnEveryCaseThatCanShowThem) {
+  for (BoundCase& one : cases_) {
+    for (BoundTensor& tensor : one.tensors) tensor.nonfinite = true;
+  }
+  cases_.insert(cases_.begin(), Case("timed/0", 1, 1));
+  cases_.insert(cases_.begin() + 1, Case("timed/1", 1, 2));
+  const VerificationReport report = Verify("honest");
+  ASSERT_TRUE(report.passed) << report.failure.message;
+  for (const CaseReport& one : report.cases) {
+    const bool tells = one.case_label.starts_with("checked/") && one.case_label != "checked/1";
+    EXPECT_EQ(::testing::Value(one.checks, ::testing::Contains("inputs:nonfinite")), tells)
+        << one.case_label;
+  }
+  Register("drops_nan", [](const Problem& p) {
+    Honest(p);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      if (std::isnan(p.y[r])) p.y[r] = 0;
+    }
+  });
+  ExpectFails("drops_nan", "class_mismatch");
+  Register("clamps", [](const Problem& p) {
+    Honest(p);
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      if (std::isinf(p.y[r])) p.y[r] = std::copysign(3e38f, p.y[r]);
+    }
+    for (std::int64_t c = 0; c < p.cols; ++c) {
+      if (std::isinf(p.z[c])) p.z[c] = std::copysign(3e38f, p.z[c]);
+    }
+  });
+  ExpectFails("clamps", "class_mismatch");
+}
+
 TEST_P(VerifyTest, BlockedSummationPasses) {
   Register("blocked", [](const Problem& p) {
     Honest(p);

@@ -2,6 +2,14 @@
 #pragma once
 #include "fettle_device.h"  // The device API: ours for clang, empty where hiprtc has its own.
 
+// What nvcc and hipcc take from the C library.
+#ifndef INFINITY
+#define INFINITY __builtin_huge_valf()
+#endif
+#ifndef NAN
+#define NAN __builtin_nanf("")
+#endif
+
 struct __hip_bfloat16 {
   unsigned short data;
   __hip_bfloat16() = default;
