@@ -29,7 +29,8 @@ Floor FloorOf(double work_bytes, double work_flops, const Ceilings& ceilings, do
 // where no such rate was measured, and for work on integers alone.
 double CeilingFlops(const BoundCase& bound_case, const Ceilings& ceilings);
 
-// Fills the achieved rates and, where ceilings are known, floor and fraction from b's median.
+// Fills the achieved rates and, where ceilings are known, floor and fraction from b's median;
+// arithmetic alone never gives a fraction above 1.
 // Estimated work gives rates but no floor, because it is no lower bound.
 void ApplyRoofline(const BoundCase& bound_case, const Ceilings& ceilings, bool cold,
                    CaseMeasurement& measurement);

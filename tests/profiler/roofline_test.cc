@@ -78,6 +78,18 @@ TEST(Roofline, FillsRatesAndFraction) {
   EXPECT_DOUBLE_EQ(measurement.roofline_fraction, 0.5);
 }
 
+TEST(Roofline, ArithmeticAloneGivesNoFractionAboveOne) {
+  BoundCase bound_case = CaseOf({DType::kF16});
+  bound_case.work_flops = 1e7;  // 1000 ns.
+  CaseMeasurement measurement;
+  measurement.b_median_ns = 900;
+  ApplyRoofline(bound_case, kCeilings, /*cold=*/true, measurement);
+  EXPECT_DOUBLE_EQ(measurement.roofline_fraction, 1);
+  bound_case.work_bytes = 1e6;  // Memory may: the judge then refuses it.
+  ApplyRoofline(bound_case, kCeilings, /*cold=*/true, measurement);
+  EXPECT_GT(measurement.roofline_fraction, 1.05);
+}
+
 TEST(Roofline, GivesNoFloorForEstimatedWork) {
   BoundCase bound_case;
   bound_case.work_bytes = 1e6;
