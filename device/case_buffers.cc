@@ -35,10 +35,6 @@ bool IsInput(const BoundTensor& tensor) {
   return !tensor.is_null && tensor.role != Role::kOut && tensor.role != Role::kInOut;
 }
 
-bool IsOutput(const BoundTensor& tensor) {
-  return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
-}
-
 std::string DigestBytes(const std::vector<std::uint8_t>& bytes) {
   return Sha256Hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }

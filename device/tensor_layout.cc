@@ -19,6 +19,16 @@ std::int64_t LayoutBytes(const BoundTensor& tensor) {
   return StorageBytes(tensor.dtype, tensor.extent());
 }
 
+bool IsOutput(const BoundTensor& tensor) {
+  return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
+}
+
+std::int64_t ElementsOf(const BoundCase& bound_case) {
+  std::int64_t elements = 0;
+  for (const BoundTensor& tensor : bound_case.tensors) elements += tensor.elements();
+  return elements;
+}
+
 bool IsDense(const BoundTensor& tensor) {
   std::int64_t expected = 1;
   for (Size axis = tensor.shape.size(); axis-- > 0;) {

@@ -18,6 +18,11 @@ std::int64_t DenseBytes(const BoundTensor& tensor);
 std::int64_t LayoutBytes(const BoundTensor& tensor);
 bool IsDense(const BoundTensor& tensor);
 
+// Whether the operator writes it (out and inout, not null).
+bool IsOutput(const BoundTensor& tensor);
+// Of all tensors of the case together.
+std::int64_t ElementsOf(const BoundCase& bound_case);
+
 // Elements of one row (the first axis); 1 for a scalar tensor.
 std::int64_t RowElements(const BoundTensor& tensor);
 std::int64_t RowCount(const BoundTensor& tensor);

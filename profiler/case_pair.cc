@@ -23,9 +23,6 @@ constexpr std::int64_t kRewriteBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kAlwaysCheckBytes = std::int64_t{1} << 20;
 constexpr std::uint64_t kCheckOneIn = 10;
 
-bool IsOutput(const BoundTensor& tensor) {
-  return tensor.role == Role::kOut || tensor.role == Role::kInOut;
-}
 void ShiftWorkspace(BoundArg& arg, std::int64_t by) {
   if (arg.kind == BoundArg::Kind::kWorkspace) arg.index += by;
   for (auto& [offset, field] : arg.fields) ShiftWorkspace(field, by);

@@ -20,10 +20,6 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Clock = std::chrono::steady_clock;
 
-bool IsOutput(const BoundTensor& tensor) {
-  return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
-}
-
 // What two calls must share to run in the same memory.
 std::string LayoutOf(const RunRequest& request) {
   std::string text = fmt::format("{}", static_cast<int>(request.placement));

@@ -240,12 +240,6 @@ CheckerTest Tester::Finish(std::size_t cases) {
   return result;
 }
 
-std::int64_t Elements(const BoundCase& bound_case) {
-  std::int64_t total = 0;
-  for (const BoundTensor& tensor : bound_case.tensors) total += tensor.elements();
-  return total;
-}
-
 }  // namespace
 
 absl::StatusOr<CheckerTest> TestChecker(const std::vector<CaseUnderTest>& cases,
@@ -263,7 +257,7 @@ absl::StatusOr<CheckerTest> TestChecker(const std::vector<CaseUnderTest>& cases,
   std::int64_t limit = kSmall;
   if (std::none_of(cases.begin(), cases.end(), [](const CaseUnderTest& one) {
         return one.supported && one.bound_case.set != CaseSet::kHeldOut &&
-               Elements(one.bound_case) <= kSmall && Elements(one.bound_case) > 0;
+               ElementsOf(one.bound_case) <= kSmall && ElementsOf(one.bound_case) > 0;
       })) {
     limit = std::numeric_limits<std::int64_t>::max();
   }
@@ -271,7 +265,7 @@ absl::StatusOr<CheckerTest> TestChecker(const std::vector<CaseUnderTest>& cases,
   for (std::size_t i = 0; i < cases.size() && !tester.refused(); ++i) {
     // Held-out cases stay out: what is found here is shown.
     if (!cases[i].supported || cases[i].bound_case.set == CaseSet::kHeldOut ||
-        Elements(cases[i].bound_case) > limit) {
+        ElementsOf(cases[i].bound_case) > limit) {
       continue;
     }
     if (options.stop.stop_requested()) return absl::CancelledError("the checker test was stopped");

@@ -32,10 +32,6 @@ std::span<const std::uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-bool IsOutput(const BoundTensor& tensor) {
-  return !tensor.is_null && (tensor.role == Role::kOut || tensor.role == Role::kInOut);
-}
-
 const BoundTolerance* ToleranceOf(const BoundCase& bound_case, const std::string& output) {
   for (const BoundTolerance& tolerance : bound_case.tolerances) {
     if (tolerance.output == output) return &tolerance;

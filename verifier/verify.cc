@@ -46,12 +46,6 @@ bool AnyDrawnFloat(const BoundCase& bound_case) {
       });
 }
 
-std::int64_t ElementsOf(const BoundCase& bound_case) {
-  std::int64_t total = 0;
-  for (const BoundTensor& tensor : bound_case.tensors) total += tensor.elements();
-  return total;
-}
-
 InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
   return {DeriveSeed(options.seed, "case", index)};
 }

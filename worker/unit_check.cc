@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/status_macros.h"
+#include "device/tensor_layout.h"
 #include "worker/unit_job.h"
 
 namespace fettle {
@@ -19,12 +20,6 @@ using Going = absl::StatusOr<bool>;
 
 // The check build is slow; cases beyond this many elements are left to the fast build.
 constexpr std::int64_t kCheckModeElements = 1 << 20;
-
-std::int64_t ElementsOf(const BoundCase& bound_case) {
-  std::int64_t elements = 0;
-  for (const BoundTensor& tensor : bound_case.tensors) elements += tensor.elements();
-  return elements;
-}
 
 std::string LabelOf(int lanes) {
   return fmt::format("{} {}", lanes == 64 ? "wave" : "warp", lanes);
