@@ -375,6 +375,14 @@ absl::StatusOr<bool> JobRun::StepStart() {
 }
 
 absl::StatusOr<bool> JobRun::StepRegister() {
+  if (OverTimeMs() >= 0) {
+    FETTLE_RETURN_IF_ERROR(Finish(
+        job_state::kSucceeded,
+        fmt::format("stopped: the time of {} s is over before the task was checked; a resumed job "
+                    "checks it again",
+                    static_cast<double>(job_.budget.wall_ms) / 1000)));
+    return true;
+  }
   if (register_sent_) return false;
   UnitRow row = NewUnit(0, UnitPurpose::kRegister);
   std::optional<RegistrationRow> known;
@@ -436,7 +444,8 @@ absl::Status JobRun::EnterSearch() {
 }
 
 absl::Status JobRun::EndStage(const std::string& reason) {
-  if (job_.stage == job_stage::kTune) {
+  // Out of time, the job ends where it is: resumed, it goes on tuning.
+  if (job_.stage == job_stage::kTune && OverTimeMs() < 0) {
     FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow& job) -> absl::Status {
       job.stage = job_stage::kSearch;
       job.tuned_variant = job.best_variant;
@@ -464,6 +473,10 @@ absl::Status JobRun::EndStage(const std::string& reason) {
     if (job_.proposer != "tuner" && job_.best_ratio_tuned > 0) {
       best += fmt::format(", {:.3f}x over the tuned one", job_.best_ratio_tuned);
     }
+  }
+  if (given_back_ > 0) {
+    best += fmt::format("; {} candidates under way were given back, a resumed job goes on with them",
+                        given_back_);
   }
   return Finish(job_state::kSucceeded, fmt::format("stopped: {}; {}", reason, best));
 }

@@ -115,6 +115,11 @@ class JobRun {
                            const std::vector<UnitRow>& open);
   absl::Status EnterSearch();
   absl::Status EndStage(const std::string& reason);
+  // Milliseconds past the job's budget of time; negative within it or without one.
+  std::int64_t OverTimeMs() const;
+  // Gives evaluations under way back, and confirmations too once their grace is over. Their
+  // candidates stay open, and a resumed job goes on with them.
+  void GiveBackLate();
   absl::Status Finish(const char* state, const std::string& message);
 
   // --- Search (job_search.cc).
@@ -174,6 +179,7 @@ class JobRun {
   std::deque<std::int64_t> confirm_queue_;  // Contenders, first come first.
   std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.
   std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
+  std::int64_t given_back_ = 0;  // Candidates that the end of the time left unjudged.
   int duplicate_rounds_ = 0;
   int poison_in_a_row_ = 0;
   // Evaluations share few seeds, so that the expected outputs of one serve the next; confirmations

@@ -29,6 +29,10 @@ constexpr int kReplayPage = 500;
 // From the lease; a worker may hold a second unit before it turns to this one.
 constexpr std::int64_t kEvaluateDeadlineMs = 300'000;
 constexpr std::int64_t kConfirmDeadlineMs = 600'000;
+// What contenders get for their confirmation when the job's time is over: a twentieth of it, within
+// these bounds.
+constexpr std::int64_t kMinGraceMs = 5'000;
+constexpr std::int64_t kMaxGraceMs = 60'000;
 
 Outcome OutcomeOf(const CandidateRow& row) {
   Outcome outcome;
@@ -145,11 +149,7 @@ std::string JobRun::StopReason() const {
   if (job_.stage == job_stage::kTune && stage_candidates_ >= StageBudget()) {
     return fmt::format("{} candidates, the share for tuning", stage_candidates_);
   }
-  const std::int64_t wall_ms =
-      wall_base_ms_ +
-      std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.Steady() - wall_start_)
-          .count();
-  if (budget.wall_ms > 0 && wall_ms >= budget.wall_ms) {
+  if (OverTimeMs() >= 0) {
     return fmt::format("the time of {} s is over", static_cast<double>(budget.wall_ms) / 1000);
   }
   if (budget.device_ms > 0) {
@@ -176,6 +176,29 @@ std::string JobRun::StopReason() const {
   return "";
 }
 
+std::int64_t JobRun::OverTimeMs() const {
+  if (job_.budget.wall_ms == 0) return -1;
+  const auto since_start = std::chrono::duration_cast<std::chrono::milliseconds>(
+      context_.clock.Steady() - wall_start_);
+  return wall_base_ms_ + since_start.count() - job_.budget.wall_ms;
+}
+
+void JobRun::GiveBackLate() {
+  const std::int64_t grace = std::clamp(job_.budget.wall_ms / 20, kMinGraceMs, kMaxGraceMs);
+  const bool confirmations_too = OverTimeMs() >= grace;
+  std::erase_if(open_, [&](const auto& entry) {
+    const auto& [ordinal, open] = entry;
+    if (open.confirm_queued && !confirmations_too) return false;
+    context_.dispatcher.CancelUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate));
+    context_.dispatcher.CancelUnit(UnitId(id_, ordinal, UnitPurpose::kConfirm));
+    ++given_back_;
+    return true;
+  });
+  if (!confirmations_too) return;
+  confirm_queue_.clear();
+  confirming_ = 0;
+}
+
 int JobRun::Window() const {
   const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
   return std::clamp(slots + 1, kMinWindow, kMaxWindow);
@@ -186,6 +209,7 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
     FETTLE_RETURN_IF_ERROR(PrepareSearch());
     return true;
   }
+  if (OverTimeMs() >= 0) GiveBackLate();
   FETTLE_ASSIGN_OR_RETURN(const bool confirming, StartConfirmation());
   if (confirming) return true;
   const std::string reason = StopReason();

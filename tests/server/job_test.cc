@@ -2,12 +2,18 @@
 // Whole jobs through the service, with a scripted worker.
 
 #include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
+
+#include <gmock/gmock.h>
 
 #include "tests/server/server_fixture.h"
 
 namespace fettle {
 namespace {
+
+using ::testing::HasSubstr;
 
 class JobTest : public ServerTest {};
 
@@ -144,6 +150,65 @@ TEST_F(JobTest, StopsAtTheBudgetAndResumesWithMore) {
   EXPECT_TRUE(more.back().terminal());
   EXPECT_EQ(GetJob(job.id()).candidate_count(), kCandidates);
   EXPECT_NEAR(GetJob(job.id()).best_ratio_declared(), 2.0, 0.01);
+}
+
+// The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job judges
+// it after all.
+TEST_F(JobTest, TimeOverGivesBackWhatIsUnderWay) {
+  StartServer();
+  std::atomic<bool> answers = false;
+  StartWorker([&](const WorkUnit& unit) {
+    if (unit.kind == UnitKind::kRegister || answers) return HonestAnswer(unit);
+    return FakeAnswer{};  // Holds the unit.
+  });
+  v1::SubmitJobRequest request = Request("r1");
+  request.mutable_budget()->set_wall_ms(1'000);
+  const v1::Job job = Submit(request);
+  const std::vector<v1::JobEvent> events = Watch(job.id());
+  EXPECT_EQ(events.back().state_changed().state(), v1::JOB_STATE_SUCCEEDED);
+  const v1::Job ended = GetJob(job.id());
+  EXPECT_LT(ended.spent().wall_ms(), 4'000);
+  EXPECT_THAT(ended.message(), HasSubstr("the time of 1 s is over"));
+  EXPECT_THAT(ended.message(), HasSubstr("were given back"));
+  EXPECT_GE(worker_->cancelled(), 1u);
+
+  answers = true;
+  v1::ResumeJobRequest resume;
+  resume.set_job_id(job.id());
+  resume.mutable_budget()->set_wall_ms(60'000);
+  v1::ResumeJobResponse resumed;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->ResumeJob(&context, resume, &resumed).ok());
+  const std::vector<v1::JobEvent> more = Watch(job.id(), events.back().sequence());
+  EXPECT_TRUE(more.back().terminal());
+  const v1::Job end = GetJob(job.id());
+  EXPECT_EQ(end.candidate_count(), kCandidates);
+  EXPECT_EQ(end.spent().candidates(), kCandidates);
+  EXPECT_NEAR(end.best_ratio_declared(), 2.0, 0.01);
+}
+
+TEST_F(JobTest, TimeOverEndsTheChecksOfTheTaskToo) {
+  StartServer();
+  StartWorker([](const WorkUnit&) { return FakeAnswer{}; });  // Holds the registration.
+  v1::SubmitJobRequest request = Request("r1");
+  request.mutable_budget()->set_wall_ms(500);
+  const v1::Job job = Submit(request);
+  EXPECT_TRUE(Watch(job.id()).back().terminal());
+  EXPECT_THAT(GetJob(job.id()).message(), HasSubstr("before the task was checked"));
+}
+
+// A contender that the end of the time finds in its confirmation gets a while to finish it.
+TEST_F(JobTest, TimeOverLetsAConfirmationEnd) {
+  StartServer();
+  StartWorker([](const WorkUnit& unit) {
+    if (unit.kind == UnitKind::kConfirm) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return HonestAnswer(unit);
+  });
+  v1::SubmitJobRequest request = Request("r1");
+  request.mutable_budget()->set_wall_ms(1'000);
+  const v1::Job job = Submit(request);
+  EXPECT_TRUE(Watch(job.id()).back().terminal());
+  EXPECT_GT(GetJob(job.id()).best_ratio_declared(), 1.4);
 }
 
 TEST_F(JobTest, CancelEndsTheJobAndTellsTheWorker) {
