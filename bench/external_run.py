@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives jobs of proposer external with the kernels of bench/external, one round a call.
+
+    bench/run external_run --data FOLDER --round bench/external/round1 [--target sm_90a] [--out FOLDER]
+        [--candidates 160] [--tune-share 0.4] [--limit 480] [--state FILE.tar.gz] [--wait-all]
+
+Starts a server on FOLDER, submits one job for each task of the round that has none there yet, hands in
+the round's kernels, waits for their verdicts and those of the tuner's values (as long as --limit allows),
+prints briefs, verdicts and feedback, records the jobs, and stops the server. The folder can be carried to
+the next call: --state reads it from an archive, where there is no folder, and writes it there at the end.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+import tarfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+from fettle_process import Fettle, SOURCE  # noqa: E402
+
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Round:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.end = time.monotonic() + arguments.limit
+        self.folder = arguments.round
+        self.proposals = json.loads((self.folder / "round.json").read_text())["proposals"]
+        self.out = arguments.out
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.jobs_file = arguments.data / "external_jobs.json"  # Task to job id.
+        self.jobs = {}
+        self.fettle = Fettle()
+        self.fettle.data = arguments.data.resolve()
+        self.fettle.env["FETTLE_DATA_DIR"] = str(self.fettle.data)
+        if arguments.cache:
+            self.fettle.env["XDG_CACHE_HOME"] = str(arguments.cache.resolve())
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def run(self):
+        data, state = self.arguments.data, self.arguments.state
+        if state and state.exists() and not data.exists():
+            with tarfile.open(state) as archive:
+                archive.extractall(data, filter="data")
+        data.mkdir(parents=True, exist_ok=True)
+        if self.jobs_file.exists():
+            self.jobs = json.loads(self.jobs_file.read_text())
+        try:
+            self.fettle.start("--http", "off")
+            for proposal in self.proposals:
+                self.submit(proposal["task"])
+            proposed = [proposal for proposal in self.proposals if self.propose(proposal)]
+            for proposal in proposed:
+                self.wait(proposal)
+            self.settle({proposal["task"] for proposal in proposed})
+            for task in dict.fromkeys(proposal["task"] for proposal in self.proposals):
+                self.report(task)
+        finally:
+            self.fettle.stop(timeout=60)
+            if self.fettle.log.exists():
+                shutil.copy(self.fettle.log, self.out / "serve.log")
+            self.fettle.close()
+            if state:
+                with tarfile.open(state, "w:gz", compresslevel=6) as archive:
+                    for path in sorted(data.rglob("*")):
+                        if path.is_file() and path.name != "lock":
+                            archive.add(path, path.relative_to(data))
+                say(f"state: {state}, {state.stat().st_size / 1e6:.1f} MB")
+
+    def submit(self, task):
+        if task in self.jobs:
+            return
+        job = self.fettle.json("submit", SOURCE / "tasks" / task, "--target", self.arguments.target,
+                               "--proposer", "external", "--candidates", self.arguments.candidates,
+                               "--option", f"tune_share={self.arguments.tune_share}",
+                               "--seed", self.arguments.seed, "--no-watch")
+        self.jobs[task] = job["id"]
+        self.jobs_file.write_text(json.dumps(self.jobs))
+        say(f"{task}: job {job['id']}")
+
+    def command(self, proposal, *more):
+        name = proposal["file"]
+        command = ["propose", self.jobs[proposal["task"]], self.folder / name, "--key",
+                   f"{self.folder.name}/{name}", "--parent", proposal.get("parent", "baseline"),
+                   "--technique", proposal["technique"], "--rationale", proposal["rationale"]]
+        for value in proposal.get("set", []):
+            command += ["--set", value]
+        if proposal.get("fit"):
+            command += ["--fit", proposal["fit"]]
+        return [*command, *more]
+
+    def propose(self, proposal):
+        """False when the job takes nothing more."""
+        done = self.fettle.run(*self.command(proposal))
+        say(f"{proposal['task']}: {proposal['file']} {done.stdout.strip()} {done.stderr.strip()}")
+        return done.returncode == 0
+
+    def wait(self, proposal):
+        if self.left() < 5:
+            return
+        name = pathlib.Path(proposal["file"]).stem
+        try:
+            done = self.fettle.run(*self.command(proposal, "--wait", "--json"), timeout=self.left())
+        except Exception as error:  # The job goes on at the next call.
+            say(f"{proposal['task']}: {name} is not judged yet: {type(error).__name__}")
+            return
+        (self.out / f"{name}.json").write_text(done.stdout)
+        text = self.fettle.run(*self.command(proposal, "--wait"))
+        say(f"\n== {proposal['task']}: {name} ({proposal['technique']})\n{text.stdout}{text.stderr}")
+
+    def settle(self, tasks):
+        """Until nothing is under way: the tuner's values of what was handed in, and confirmations."""
+        def busy(task):
+            job = self.fettle.json("jobs", self.jobs[task])
+            return job["state"] not in ENDED and "waits for proposals" not in json.dumps(job)
+
+        while self.left() > 0 and any(busy(task) for task in tasks):
+            time.sleep(0.5)
+
+    def report(self, task):
+        job = self.jobs[task]
+        state = self.fettle.json("jobs", job)
+        rows = self.fettle.json("candidates", job)
+        say(f"\n== {task}: {state['state']}, {len(rows)} candidates; {state.get('message', '')}")
+        (self.out / f"{task}_job.json").write_text(json.dumps({"job": state, "candidates": rows}, indent=1))
+        say(self.fettle.run("candidates", job).stdout[-6000:])
+        brief = self.fettle.run("brief", job)
+        say(brief.stdout[-5000:] + brief.stderr)
+        self.fettle.run("record", job, "--out", self.out / f"{task}_recording.json")
+        for variant in self.fettle.json("variants"):
+            if variant.get("job_id") != job:
+                continue
+            say(f"variant {variant['id']} {variant['status']} {variant.get('ratio')} "
+                f"[{variant.get('ratio_low')}, {variant.get('ratio_high')}]")
+            if variant["status"] == "accepted":
+                shown = self.fettle.run("show", variant["id"])
+                say(shown.stdout[-5000:])
+                self.fettle.run("show", variant["id"], "--json")
+                (self.out / f"{task}_variant.json").write_text(
+                    self.fettle.run("show", variant["id"], "--json").stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--round", type=pathlib.Path, required=True)
+    parser.add_argument("--target", default="auto")
+    parser.add_argument("--candidates", type=int, default=160)
+    parser.add_argument("--tune-share", type=float, default=0.4)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--limit", type=float, default=480, help="seconds for the whole call")
+    parser.add_argument("--state", type=pathlib.Path, help="archive of the data folder")
+    parser.add_argument("--cache", type=pathlib.Path, help="compile cache, to share between calls")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("external_results"))
+    Round(parser.parse_args()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
