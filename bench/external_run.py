@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives jobs of proposer external with the kernels of bench/external, one round a call.
 
-    bench/run external_run --data FOLDER --round bench/external/round1 [--target sm_90a] [--out FOLDER]
-        [--candidates 160] [--tune-share 0.4] [--limit 480] [--state FILE.tar.gz] [--wait-all]
+    bench/run external_run --round bench/external/round1 [--target sm_90a] [--data FOLDER]
+        [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--state FILE.tar.gz] [--pack FOLDER]
 
-Starts a server on FOLDER, submits one job for each task of the round that has none there yet, hands in
-the round's kernels, waits for their verdicts and those of the tuner's values (as long as --limit allows),
-prints briefs, verdicts and feedback, records the jobs, and stops the server. The folder can be carried to
-the next call: --state reads it from an archive, where there is no folder, and writes it there at the end.
+Starts a server on the data folder, submits one job for each task of the round that has none there yet,
+hands in the round's kernels, waits for their verdicts and those of the tuner's values (as long as --limit
+allows), prints verdicts, feedback and the bar, records the jobs, and stops the server. Jobs go on where
+they stopped: --state brings the data folder that an earlier call packed. --pack writes state.tar.gz (the
+data folder), results.tar.gz (briefs, feedback, recordings, evidence as JSON) and round.log there.
 """
 import argparse
 import json
@@ -23,8 +24,29 @@ from fettle_process import Fettle, SOURCE  # noqa: E402
 ENDED = ("succeeded", "failed", "cancelled")
 
 
+LOG = []
+
+
 def say(text):
+    LOG.append(str(text))
     print(text, flush=True)
+
+
+def pack(folder, archive):
+    """What is in the folder, but for sockets and the lock."""
+    with tarfile.open(archive, "w:gz", compresslevel=6) as out:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != "lock":
+                out.add(path, path.relative_to(folder))
+    say(f"{archive}: {archive.stat().st_size / 1e6:.1f} MB")
+
+
+def line(candidate):
+    verdict = candidate["verdict"] or {}
+    values = " ".join(f"{name}={value}" for name, value in sorted(candidate.get("values", {}).items()))
+    return (f"  {candidate['digest'][:8]} {candidate['proposer']:8} {candidate['technique'][:24]:24} "
+            f"{candidate.get('ratio') or 0:7.3f} {verdict.get('verdict', 'under way'):13} {values} "
+            f"{verdict.get('message', '')[:90]}")
 
 
 class Round:
@@ -69,12 +91,11 @@ class Round:
             if self.fettle.log.exists():
                 shutil.copy(self.fettle.log, self.out / "serve.log")
             self.fettle.close()
-            if state:
-                with tarfile.open(state, "w:gz", compresslevel=6) as archive:
-                    for path in sorted(data.rglob("*")):
-                        if path.is_file() and path.name != "lock":
-                            archive.add(path, path.relative_to(data))
-                say(f"state: {state}, {state.stat().st_size / 1e6:.1f} MB")
+            if self.arguments.pack:
+                self.arguments.pack.mkdir(parents=True, exist_ok=True)
+                pack(data, self.arguments.pack / "state.tar.gz")
+                pack(self.out, self.arguments.pack / "results.tar.gz")
+                (self.arguments.pack / "round.log").write_text("\n".join(LOG))
 
     def submit(self, task):
         if task in self.jobs:
@@ -94,8 +115,8 @@ class Round:
                    "--technique", proposal["technique"], "--rationale", proposal["rationale"]]
         for value in proposal.get("set", []):
             command += ["--set", value]
-        if proposal.get("fit"):
-            command += ["--fit", proposal["fit"]]
+        if fit := min(proposal.get("fit", 0), self.arguments.fit):
+            command += ["--fit", fit]
         return [*command, *more]
 
     def propose(self, proposal):
@@ -130,35 +151,38 @@ class Round:
         job = self.jobs[task]
         state = self.fettle.json("jobs", job)
         rows = self.fettle.json("candidates", job)
-        say(f"\n== {task}: {state['state']}, {len(rows)} candidates; {state.get('message', '')}")
         (self.out / f"{task}_job.json").write_text(json.dumps({"job": state, "candidates": rows}, indent=1))
-        say(self.fettle.run("candidates", job).stdout[-6000:])
-        brief = self.fettle.run("brief", job)
-        say(brief.stdout[-5000:] + brief.stderr)
+        (self.out / f"{task}_brief.json").write_text(self.fettle.run("brief", job).stdout)
         self.fettle.run("record", job, "--out", self.out / f"{task}_recording.json")
+        say(f"\n== {task}: {state['state']}, {len(rows)} candidates; {state.get('message', '')}")
+        for proposer in ("tuner", "external"):
+            best = sorted((row for row in rows if row["proposer"] == proposer),
+                          key=lambda row: -(row.get("ratio") or 0))
+            say(f" {proposer}: {len(best)} candidates, ratios over declared (tuner) or tuned (external)")
+            for row in best[:8 if proposer == "external" else 3]:
+                say(line(row))
         for variant in self.fettle.json("variants"):
             if variant.get("job_id") != job:
                 continue
-            say(f"variant {variant['id']} {variant['status']} {variant.get('ratio')} "
-                f"[{variant.get('ratio_low')}, {variant.get('ratio_high')}]")
+            shown = self.fettle.run("show", variant["id"])
+            (self.out / f"{task}_{variant['id']}.json").write_text(
+                self.fettle.run("show", variant["id"], "--json").stdout)
             if variant["status"] == "accepted":
-                shown = self.fettle.run("show", variant["id"])
-                say(shown.stdout[-5000:])
-                self.fettle.run("show", variant["id"], "--json")
-                (self.out / f"{task}_variant.json").write_text(
-                    self.fettle.run("show", variant["id"], "--json").stdout)
+                say(shown.stdout.split("\nCorrectness")[0])
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("external_data"))
     parser.add_argument("--round", type=pathlib.Path, required=True)
     parser.add_argument("--target", default="auto")
-    parser.add_argument("--candidates", type=int, default=160)
-    parser.add_argument("--tune-share", type=float, default=0.4)
+    parser.add_argument("--candidates", type=int, default=200)
+    parser.add_argument("--tune-share", type=float, default=0.3)
+    parser.add_argument("--fit", type=int, default=1000, help="at most so many values a proposal")
     parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--limit", type=float, default=480, help="seconds for the whole call")
-    parser.add_argument("--state", type=pathlib.Path, help="archive of the data folder")
+    parser.add_argument("--limit", type=float, default=420, help="seconds for the whole call")
+    parser.add_argument("--state", type=pathlib.Path, help="a data folder that was packed")
+    parser.add_argument("--pack", type=pathlib.Path, help="where to pack data folder, results and log")
     parser.add_argument("--cache", type=pathlib.Path, help="compile cache, to share between calls")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("external_results"))
     Round(parser.parse_args()).run()

@@ -43,8 +43,8 @@ constexpr int kPitchA = BM + 4;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     matmul_f32(const float* a, const float* b, float* c, int m, int n, int k) {
-  __shared__ alignas(16) float tile_a[2][BK][kPitchA];
-  __shared__ alignas(16) float tile_b[2][BK][BN];
+  alignas(16) __shared__ float tile_a[2][BK][kPitchA];
+  alignas(16) __shared__ float tile_b[2][BK][BN];
   const int tid = threadIdx.x;
   const int tx = tid % (BN / TN), ty = tid / (BN / TN);
   const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
