@@ -14,6 +14,8 @@ import argparse
 import json
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
 import tarfile
 import time
@@ -83,11 +85,15 @@ class Round:
             proposed = [proposal for proposal in self.proposals if self.propose(proposal)]
             for proposal in proposed:
                 self.wait(proposal)
+            say(f"{self.left():.0f} s left of {self.arguments.limit:.0f} for the tuner's values")
             self.settle({proposal["task"] for proposal in proposed})
             for task in dict.fromkeys(proposal["task"] for proposal in self.proposals):
                 self.report(task)
         finally:
-            self.fettle.stop(timeout=60)
+            try:
+                self.fettle.stop(timeout=60)
+            except subprocess.TimeoutExpired:  # What it stored survives this.
+                self.fettle.stop(signal.SIGKILL)
             if self.fettle.log.exists():
                 shutil.copy(self.fettle.log, self.out / "serve.log")
             self.fettle.close()
@@ -131,7 +137,7 @@ class Round:
         name = pathlib.Path(proposal["file"]).stem
         try:
             done = self.fettle.run(*self.command(proposal, "--wait", "--json"), timeout=self.left())
-        except Exception as error:  # The job goes on at the next call.
+        except subprocess.TimeoutExpired as error:  # The job goes on at the next call.
             say(f"{proposal['task']}: {name} is not judged yet: {type(error).__name__}")
             return
         (self.out / f"{name}.json").write_text(done.stdout)
