@@ -128,6 +128,9 @@ class Round:
     def propose(self, proposal):
         """False when the job takes nothing more."""
         done = self.fettle.run(*self.command(proposal))
+        while "has not started" in done.stderr and self.left() > 0:  # Its worker is still on the way.
+            time.sleep(0.2)
+            done = self.fettle.run(*self.command(proposal))
         say(f"{proposal['task']}: {proposal['file']} {done.stdout.strip()} {done.stderr.strip()}")
         return done.returncode == 0
 
