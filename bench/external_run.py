@@ -5,10 +5,11 @@
         [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--state FILE.tar.gz] [--pack FOLDER]
 
 Starts a server on the data folder, submits one job for each task of the round that has none there yet,
-hands in the round's kernels, waits for their verdicts and those of the tuner's values (as long as --limit
-allows), prints verdicts, feedback and the bar, records the jobs, and stops the server. Jobs go on where
-they stopped: --state brings the data folder that an earlier call packed. --pack writes state.tar.gz (the
-data folder), results.tar.gz (briefs, feedback, recordings, evidence as JSON) and round.log there.
+ends those that the round drops, hands in the round's kernels, waits for their verdicts and those of the
+tuner's values (as long as --limit allows), prints verdicts, feedback and the bar, records the jobs, and
+stops the server. Jobs go on where they stopped: --state brings the data folder that an earlier call
+packed. --pack writes state.tar.gz (the data folder), results.tar.gz (briefs, feedback, recordings,
+evidence as JSON) and round.log there.
 """
 import argparse
 import json
@@ -56,7 +57,8 @@ class Round:
         self.arguments = arguments
         self.end = time.monotonic() + arguments.limit
         self.folder = arguments.round
-        self.proposals = json.loads((self.folder / "round.json").read_text())["proposals"]
+        self.plan = json.loads((self.folder / "round.json").read_text())
+        self.proposals = self.plan["proposals"]
         self.out = arguments.out
         self.out.mkdir(parents=True, exist_ok=True)
         self.jobs_file = arguments.data / "external_jobs.json"  # Task to job id.
@@ -82,6 +84,7 @@ class Round:
             self.fettle.start("--http", "off")
             for proposal in self.proposals:
                 self.submit(proposal["task"])
+            self.drop()
             proposed = [proposal for proposal in self.proposals if self.propose(proposal)]
             for proposal in proposed:
                 self.wait(proposal)
@@ -113,6 +116,13 @@ class Round:
         self.jobs[task] = job["id"]
         self.jobs_file.write_text(json.dumps(self.jobs))
         say(f"{task}: job {job['id']}")
+
+    def drop(self):
+        """Ends jobs that the round gives up, so that the device is there for the others."""
+        for task, why in self.plan.get("drop", {}).items():
+            if task in self.jobs and self.fettle.json("jobs", self.jobs[task])["state"] not in ENDED:
+                self.fettle.run("cancel", self.jobs[task], check=True)
+                say(f"{task}: job {self.jobs[task]} cancelled: {why}")
 
     def command(self, proposal, *more):
         name = proposal["file"]
