@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/draw.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -325,8 +326,13 @@ void EncodeFloat(DType dtype, double value, std::uint8_t* bytes, std::int64_t in
     case DType::kF32:
       return Store(static_cast<float>(value), bytes, index);
     case DType::kF16:
-    case DType::kBF16:
-      return Store(static_cast<std::uint16_t>(EncodeSmall(FormatOf(dtype), value)), bytes, index);
+    case DType::kBF16: {
+      const bool half = dtype == DType::kF16;
+      const std::uint32_t bits = std::isnan(value)
+                                     ? EncodeSmall(FormatOf(dtype), value)
+                                     : draw::RoundSmall(value, half ? 10 : 7, half ? 15 : 127);
+      return Store(static_cast<std::uint16_t>(bits), bytes, index);
+    }
     case DType::kF8E8M0:
       bytes[index] = EncodeE8M0(value);
       return;

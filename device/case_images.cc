@@ -34,12 +34,27 @@ Ranges RowRanges(const BoundTensor& tensor, std::vector<std::int64_t> rows) {
   return ranges;
 }
 
+absl::Status CopyImage(Device& device, const BoundTensor& tensor, std::size_t index,
+                       const InputWriter& write, std::vector<std::uint8_t>& staging,
+                       DeviceBuffer& image) {
+  const auto dense_size = static_cast<std::size_t>(DenseBytes(tensor));
+  if (staging.size() < dense_size) staging.resize(dense_size);
+  const std::span<std::uint8_t> dense(staging.data(), dense_size);
+  if (!dense.empty()) dense.back() = 0;  // A last half byte is not written.
+  FETTLE_RETURN_IF_ERROR(write(index, dense));
+  if (IsDense(tensor)) return device.CopyIn(image, 0, dense);
+  std::vector<std::uint8_t> memory(static_cast<std::size_t>(LayoutBytes(tensor)),
+                                   IsFloat(tensor.dtype) ? kPaddingNanByte : kPaddingByte);
+  ScatterToLayout(tensor, dense, memory);
+  return device.CopyIn(image, 0, memory);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const CaseImages>> CaseImages::Make(
     Device& device, const BoundCase& bound_case, const InputWriter& write,
     std::vector<std::uint8_t>& staging,
-    const std::vector<std::optional<std::vector<std::int64_t>>>& touched) {
+    const std::vector<std::optional<std::vector<std::int64_t>>>& touched, const InputDrawer& draw) {
   auto result = std::make_shared<CaseImages>();
   const std::size_t tensors = bound_case.tensors.size();
   result->images_.resize(tensors);
@@ -50,18 +65,12 @@ absl::StatusOr<std::shared_ptr<const CaseImages>> CaseImages::Make(
     if (size == 0 || tensor.role == Role::kOut) continue;
     FETTLE_ASSIGN_OR_RETURN(result->images_[i], device.Allocate(size));
     result->size_bytes_ += size;
-    const auto dense_size = static_cast<std::size_t>(DenseBytes(tensor));
-    if (staging.size() < dense_size) staging.resize(dense_size);
-    const std::span<std::uint8_t> dense(staging.data(), dense_size);
-    if (!dense.empty()) dense.back() = 0;  // A last half byte is not written.
-    FETTLE_RETURN_IF_ERROR(write(i, dense));
-    if (IsDense(tensor)) {
-      FETTLE_RETURN_IF_ERROR(device.CopyIn(*result->images_[i], 0, dense));
-    } else {
-      std::vector<std::uint8_t> memory(static_cast<std::size_t>(size),
-                                       IsFloat(tensor.dtype) ? kPaddingNanByte : kPaddingByte);
-      ScatterToLayout(tensor, dense, memory);
-      FETTLE_RETURN_IF_ERROR(device.CopyIn(*result->images_[i], 0, memory));
+    bool drawn = false;
+    if (draw && IsDense(tensor)) {
+      FETTLE_ASSIGN_OR_RETURN(drawn, draw(i, *result->images_[i]));
+    }
+    if (!drawn) {
+      FETTLE_RETURN_IF_ERROR(CopyImage(device, tensor, i, write, staging, *result->images_[i]));
     }
     if (tensor.role != Role::kInOut) continue;
     if (i < touched.size() && touched[i] && !tensor.shape.empty()) {

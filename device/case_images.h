@@ -20,6 +20,10 @@ namespace fettle {
 // called for pure outputs, null tensors and empty ones.
 using InputWriter = std::function<absl::Status(std::size_t index, std::span<std::uint8_t> dense)>;
 
+// Writes it into the image on the device, where the values are drawn and the tensor is dense: false
+// leaves it to the writer.
+using InputDrawer = std::function<absl::StatusOr<bool>(std::size_t index, DeviceBuffer& image)>;
+
 inline constexpr std::uint8_t kPaddingByte = 0xA5;     // Of integer inputs.
 inline constexpr std::uint8_t kPaddingNanByte = 0xFF;  // Of float inputs: NaN.
 
@@ -30,11 +34,13 @@ class CaseImages {
  public:
   // `touched`: for each tensor, rows that the operator may change of an inout tensor and that are
   // therefore restored (nothing: all of them); may be empty altogether. `staging` is memory on the
-  // host that one call after another may use. Errors are those of device.h and of `write`.
+  // host that one call after another may use. `draw` may be empty. Errors are those of device.h and
+  // of the callbacks.
   static absl::StatusOr<std::shared_ptr<const CaseImages>> Make(
       Device& device, const BoundCase& bound_case, const InputWriter& write,
       std::vector<std::uint8_t>& staging,
-      const std::vector<std::optional<std::vector<std::int64_t>>>& touched = {});
+      const std::vector<std::optional<std::vector<std::int64_t>>>& touched = {},
+      const InputDrawer& draw = {});
 
   // Null for pure outputs, null tensors and empty ones.
   const DeviceBuffer* tensor(std::int64_t index) const {

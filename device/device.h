@@ -14,6 +14,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "core/dtype.h"
 #include "core/target.h"
 
 namespace fettle {
@@ -124,6 +125,23 @@ struct DeviceRange {
   std::int64_t offset = 0, size_bytes = 0;
 };
 
+// Values that follow from a seed and their place: entry i is made of number i of the stream `seed`
+// (core/draw.h).
+struct DrawnFill {
+  enum class Kind {
+    kConstant,  // a
+    kNormal,    // a + b times a standard normal
+    kUniform,   // a + b times a number in (0, 1)
+    kBelow,     // low + a number in [0, span); for integers, the others for floats.
+  };
+  Kind kind = Kind::kConstant;
+  DType dtype = DType::kF32;
+  double a = 0, b = 0;
+  std::int64_t low = 0;
+  std::uint64_t span = 1;
+  std::uint64_t seed = 0;
+};
+
 // One physical unit, used from one thread. Work is in order on one stream. The runner owns it; the
 // server never does.
 class Device {
@@ -170,6 +188,14 @@ class Device {
       [[maybe_unused]] std::span<const DeviceRange> ranges, [[maybe_unused]] std::uint64_t key,
       [[maybe_unused]] std::chrono::nanoseconds limit) {
     return absl::UnimplementedError("this device does not take digests");
+  }
+
+  // Writes the first `count` entries of a fill at the buffer's start, on the device; in stream
+  // order. The bytes are those of verifier/inputs.h. kUnimplemented where the device cannot (the
+  // default), or not that dtype: copy the values instead.
+  virtual absl::Status Draw([[maybe_unused]] DeviceBuffer& to, [[maybe_unused]] std::int64_t count,
+                            [[maybe_unused]] const DrawnFill& fill) {
+    return absl::UnimplementedError("this device does not draw values");
   }
 
   virtual absl::StatusOr<std::unique_ptr<DeviceModule>> Load(

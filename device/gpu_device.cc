@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -321,13 +323,23 @@ absl::Status GpuDevice::Replay(DeviceGraph& graph) {
                "replay a graph");
 }
 
+absl::Status GpuDevice::LoadOwnKernels() {
+  FETTLE_ASSIGN_OR_RETURN(const std::vector<std::string> images, OwnKernelImages(info_.target));
+  const std::array symbols{std::string(kSpinSymbol), std::string(kDigestSymbol),
+                           std::string(kDrawSymbol)};
+  absl::Status status;
+  for (const std::string& image : images) {
+    absl::StatusOr<std::unique_ptr<DeviceModule>> loaded = Load(image, symbols);
+    status = loaded.status();
+    if (loaded.ok()) kernels_ = *std::move(loaded);
+    if (loaded.ok() || !shared_->broken.ok()) break;
+  }
+  return status;
+}
+
 absl::Status GpuDevice::LaunchOwn(std::string_view symbol, const LaunchConfig& config,
                                   std::span<const std::uint64_t> values) {
-  if (kernels_ == nullptr) {
-    FETTLE_ASSIGN_OR_RETURN(const std::string image, KernelImage(info_.target));
-    const std::array symbols{std::string(kSpinSymbol), std::string(kDigestSymbol)};
-    FETTLE_ASSIGN_OR_RETURN(kernels_, Load(image, symbols));
-  }
+  if (kernels_ == nullptr) FETTLE_RETURN_IF_ERROR(LoadOwnKernels());
   std::vector<KernelArgument> arguments(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     arguments[i].resize(sizeof values[i]);
@@ -379,6 +391,31 @@ absl::StatusOr<std::vector<DeviceDigest>> GpuDevice::Digests(std::span<const Dev
         {reinterpret_cast<std::uint8_t*>(&digests[first]), static_cast<std::size_t>(bytes)}));
   }
   return digests;
+}
+
+absl::Status GpuDevice::Draw(DeviceBuffer& to, std::int64_t count, const DrawnFill& fill) {
+  const std::optional<std::uint64_t> format = DrawFormat(fill.dtype);
+  if (!format || IsInteger(fill.dtype) != (fill.kind == DrawnFill::Kind::kBelow)) {
+    return absl::UnimplementedError(
+        fmt::format("no kernel draws such values of {}", DTypeName(fill.dtype)));
+  }
+  FETTLE_RETURN_IF_ERROR(CheckRange(to, 0, StorageBytes(fill.dtype, count), "draw values"));
+  if (count == 0) return absl::OkStatus();
+  LaunchConfig config;
+  config.grid[0] =
+      std::clamp<std::int64_t>((count + kDrawThreads - 1) / kDrawThreads, 1, kMostDrawBlocks);
+  config.block[0] = kDrawThreads;
+  const std::array values{to.address(),
+                          static_cast<std::uint64_t>(count),
+                          *format,
+                          static_cast<std::uint64_t>(fill.kind),
+                          std::bit_cast<std::uint64_t>(fill.a),
+                          std::bit_cast<std::uint64_t>(fill.b),
+                          static_cast<std::uint64_t>(fill.low),
+                          fill.span,
+                          fill.seed,
+                          static_cast<std::uint64_t>(config.grid[0])};
+  return LaunchOwn(kDrawSymbol, config, values);
 }
 
 absl::Status GpuDevice::ResetPersistingCache() {

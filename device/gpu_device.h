@@ -68,6 +68,7 @@ class GpuDevice final : public Device {
   absl::StatusOr<std::vector<DeviceDigest>> Digests(std::span<const DeviceRange> ranges,
                                                     std::uint64_t key,
                                                     std::chrono::nanoseconds limit) override;
+  absl::Status Draw(DeviceBuffer& to, std::int64_t count, const DrawnFill& fill) override;
   absl::Status ResetPersistingCache() override;
   std::vector<CheckFinding> TakeFindings() override { return {}; }
 
@@ -97,6 +98,7 @@ class GpuDevice final : public Device {
   int index_ = 0;
   GpuHandle stream_ = nullptr;
   std::unique_ptr<GpuMonitor> monitor_;
+  absl::Status LoadOwnKernels();
   // Of the values, one kernel argument each.
   absl::Status LaunchOwn(std::string_view symbol, const LaunchConfig& config,
                          std::span<const std::uint64_t> values);

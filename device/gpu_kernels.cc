@@ -46,10 +46,43 @@ constexpr Probe kProbes[] = {
 
 }  // namespace
 
-absl::StatusOr<std::string> KernelImage(const Target& target) {
-  return ImageNamed(
-      target.vendor == Vendor::kNvidia ? "kernels.ptx" : fmt::format("kernels.{}.co", target.name),
-      target);
+absl::StatusOr<std::vector<std::string>> OwnKernelImages(const Target& target) {
+  std::vector<std::string> images;
+  if (target.vendor == Vendor::kNvidia) {
+    auto cubin = ImageNamed(fmt::format("kernels.{}.cubin", target.name), target);
+    if (cubin.ok()) images.push_back(*std::move(cubin));
+    FETTLE_ASSIGN_OR_RETURN(images.emplace_back(), ImageNamed("kernels.ptx", target));
+  } else {
+    FETTLE_ASSIGN_OR_RETURN(images.emplace_back(),
+                            ImageNamed(fmt::format("kernels.{}.co", target.name), target));
+  }
+  return images;
+}
+
+std::optional<std::uint64_t> DrawFormat(DType dtype) {
+  switch (dtype) {  // As in device/kernels/draw.h.
+    case DType::kF64:
+      return 0;
+    case DType::kF32:
+      return 1;
+    case DType::kF16:
+      return 2;
+    case DType::kBF16:
+      return 3;
+    case DType::kI64:
+      return 4;
+    case DType::kI32:
+      return 5;
+    case DType::kI16:
+      return 6;
+    case DType::kI8:
+    case DType::kU8:
+      return 7;
+    case DType::kBool:
+      return 8;
+    default:
+      return std::nullopt;
+  }
 }
 
 absl::StatusOr<MatrixProbe> MatrixProbeFor(const Target& target, int bits) {

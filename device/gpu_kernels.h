@@ -2,18 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
+#include "core/dtype.h"
 #include "core/target.h"
 
 namespace fettle {
 
-// fettle's own kernels, in one loadable image: PTX on NVIDIA, a code object on AMD
-// (device/kernels). kNotFound: none for this target.
-absl::StatusOr<std::string> KernelImage(const Target& target);
+// fettle's own kernels as loadable images, the first to try first (device/kernels): on NVIDIA a
+// cubin, which older drivers may not take, then PTX; on AMD a code object. kNotFound: none for this
+// target.
+absl::StatusOr<std::vector<std::string>> OwnKernelImages(const Target& target);
 
 // fettle_spin(unsigned long long ns, unsigned long long* out): one thread runs for `ns` of the
 // device's own constant-rate timer and then writes the time it saw, unless `out` is null.
@@ -26,6 +30,14 @@ inline constexpr std::string_view kSpinSymbol = "fettle_spin";
 // the digest.
 inline constexpr std::string_view kDigestSymbol = "fettle_digest";
 inline constexpr std::int64_t kMostDigestBlocks = 1024, kDigestThreads = 256;
+
+// fettle_draw(void* to, u64 count, u64 format, u64 kind, u64 a, u64 b, u64 low, u64 span, u64 seed,
+// u64 blocks): `count` values as DrawnFill says (device/device.h), a and b as the bits of doubles,
+// from the numbers of core/draw.h. Launch with `blocks` blocks of kDrawThreads.
+inline constexpr std::string_view kDrawSymbol = "fettle_draw";
+inline constexpr std::int64_t kMostDrawBlocks = 4096, kDrawThreads = 256;
+// The kernel's number of a dtype; unset: it does not write that one.
+std::optional<std::uint64_t> DrawFormat(DType dtype);
 
 // A kernel that does nothing but dense matrix multiplications, at the device's full rate:
 // SYMBOL(u64 repeats, float* out), which never writes `out`.

@@ -8,12 +8,15 @@
 #include <fmt/ranges.h>
 
 #include "core/status_macros.h"
+#include "verifier/random.h"
 
 namespace fettle {
 namespace {
 
 // Cases alternate between their inputs and changed ones, which are kept whatever their size.
 constexpr std::size_t kAlwaysKept = 2;
+// Smaller inputs are made here faster than a check of what was drawn takes.
+constexpr std::int64_t kDrawFrom = 1 << 18;
 constexpr std::int64_t kMostCpuBytes = std::int64_t{128} << 20;
 constexpr std::int64_t kMostGpuBytes = std::int64_t{16} << 30;
 
@@ -61,6 +64,23 @@ std::optional<std::vector<std::int64_t>> TouchedRows(
   return rows;
 }
 
+// Whether the device drew what this machine does: at the start and at a place of its own choice.
+absl::StatusOr<bool> DrawsAlike(Device& device, const DrawnFill& fill, std::int64_t count,
+                                const DeviceBuffer& image, std::uint64_t place) {
+  const std::int64_t size = SizeOf(fill.dtype);
+  const std::int64_t some = std::min<std::int64_t>(count, 4096);
+  std::vector<std::uint8_t> theirs(static_cast<std::size_t>(some * size));
+  for (const std::int64_t first :
+       {std::int64_t{0}, static_cast<std::int64_t>(RandomBelow(
+                             static_cast<std::uint64_t>(count - some + 1), place, 0))}) {
+    FETTLE_RETURN_IF_ERROR(device.CopyOut(image, first * size, theirs));
+    std::vector<std::uint8_t> ours(static_cast<std::size_t>(some * size));
+    WriteDrawn(fill, first, some, ours.data());
+    if (theirs != ours) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 CaseInputCache::CaseInputCache(Device& device)
@@ -72,6 +92,31 @@ CaseInputCache::CaseInputCache(Device& device)
 void CaseInputCache::Clear() {
   entries_.clear();
   bytes_ = 0;
+}
+
+absl::StatusOr<bool> CaseInputCache::Draw(const BoundCase& bound_case, std::size_t index,
+                                          const InputSpec& spec, DeviceBuffer& image) {
+  const BoundTensor& tensor = bound_case.tensors[index];
+  const std::int64_t count = tensor.elements();
+  if (!draws_ || count < kDrawFrom) return false;
+  const std::optional<DrawnFill> fill = DrawnFillOf(tensor, spec.seed, spec.set);
+  if (!fill) return false;
+  const absl::Status drawn = device_.Draw(image, count, *fill);
+  if (absl::IsUnimplemented(drawn)) return false;
+  FETTLE_RETURN_IF_ERROR(drawn);
+  FETTLE_ASSIGN_OR_RETURN(draws_, DrawsAlike(device_, *fill, count, image, spec.seed));
+  if (!draws_) return false;
+  if (static_cast<std::int64_t>(index) != spec.flip_tensor) return true;
+  const std::int64_t size = SizeOf(tensor.dtype);
+  const std::int64_t at = ((spec.flip_element % count) + count) % count * size;
+  BoundTensor element = tensor;
+  element.shape = {1};
+  element.strides.clear();
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  FETTLE_RETURN_IF_ERROR(device_.CopyOut(image, at, bytes));
+  FlipElement(element, 0, bytes);
+  FETTLE_RETURN_IF_ERROR(device_.CopyIn(image, at, bytes));
+  return true;
 }
 
 absl::StatusOr<std::shared_ptr<const CaseInputCache::Entry>> CaseInputCache::Get(
@@ -103,11 +148,14 @@ absl::StatusOr<std::shared_ptr<const CaseInputCache::Entry>> CaseInputCache::Get
   const InputWriter write = [&](std::size_t index, std::span<std::uint8_t> dense) {
     return WriteInput(bound_case, index, spec, files, dense);
   };
+  const InputDrawer draw = [&](std::size_t index, DeviceBuffer& image) {
+    return Draw(bound_case, index, spec, image);
+  };
   absl::StatusOr<std::shared_ptr<const CaseImages>> images =
-      CaseImages::Make(device_, bound_case, write, staging_, entry->touched);
+      CaseImages::Make(device_, bound_case, write, staging_, entry->touched, draw);
   if (absl::IsResourceExhausted(images.status()) && !entries_.empty()) {
     Clear();
-    images = CaseImages::Make(device_, bound_case, write, staging_, entry->touched);
+    images = CaseImages::Make(device_, bound_case, write, staging_, entry->touched, draw);
   }
   FETTLE_RETURN_IF_ERROR(images.status());
   entry->images = *std::move(images);

@@ -41,7 +41,12 @@ class CaseInputCache {
   void Clear();
 
  private:
+  // Makes a large drawn input on the device instead of here; false: it cannot.
+  absl::StatusOr<bool> Draw(const BoundCase& bound_case, std::size_t index, const InputSpec& spec,
+                            DeviceBuffer& image);
+
   Device& device_;
+  bool draws_ = true;  // False once a device drew other bytes than this machine.
   std::int64_t most_bytes_;
   std::int64_t bytes_ = 0;
   std::vector<std::uint8_t> staging_;

@@ -49,6 +49,71 @@ void EncodeValues(DType dtype, std::int64_t first, std::int64_t count, std::uint
   });
 }
 
+constexpr std::int64_t kBatch = 512;
+
+// The doubles of a drawn fill of floats.
+void DrawBatch(const DrawnFill& fill, std::int64_t first, std::span<double> to) {
+  const auto from = static_cast<std::uint64_t>(first);
+  switch (fill.kind) {
+    case DrawnFill::Kind::kNormal:
+      RandomNormals(fill.seed, from, to);
+      break;
+    case DrawnFill::Kind::kUniform:
+      RandomUnits(fill.seed, from, to);
+      break;
+    default:
+      std::fill(to.begin(), to.end(), fill.a);
+      return;
+  }
+  for (double& value : to) value = fill.a + fill.b * value;
+}
+
+// A fill of one range: the tensor's own, or one of its rows.
+std::optional<DrawnFill> DrawnRange(DType dtype, const Fill& fill, std::uint64_t seed,
+                                    InputSet set) {
+  constexpr double kExact = 0x1p52;  // Integers below it are exact as f64.
+  DrawnFill drawn{.dtype = dtype, .a = fill.a, .seed = seed};
+  const bool integer = IsInteger(dtype);
+  const bool of_set = set != InputSet::kDeclared && !integer && dtype != DType::kF8E8M0;
+  switch (fill.kind) {
+    case Fill::Kind::kZero:
+      drawn.a = 0;
+      break;
+    case Fill::Kind::kConstant:
+      break;
+    case Fill::Kind::kNormal:
+      if (of_set || integer) return std::nullopt;
+      drawn.kind = DrawnFill::Kind::kNormal;
+      drawn.b = fill.b;
+      return drawn;
+    case Fill::Kind::kUniform:
+      if (of_set || std::fabs(fill.a) >= kExact || std::fabs(fill.b) >= kExact) return std::nullopt;
+      drawn.kind = integer ? DrawnFill::Kind::kBelow : DrawnFill::Kind::kUniform;
+      drawn.b = fill.b - fill.a;
+      drawn.low = static_cast<std::int64_t>(std::ceil(fill.a));
+      drawn.span =
+          static_cast<std::uint64_t>(std::max(0.0, std::floor(fill.b) - std::ceil(fill.a))) + 1;
+      return drawn;
+    case Fill::Kind::kIndexUniform:
+      if (set == InputSet::kEdgeValues || fill.hi <= fill.lo || !integer) return std::nullopt;
+      drawn.kind = DrawnFill::Kind::kBelow;
+      drawn.low = fill.lo;
+      drawn.span = static_cast<std::uint64_t>(fill.hi - fill.lo);
+      return drawn;
+    default:
+      return std::nullopt;
+  }
+  if (!integer) return drawn;
+  if (!(std::fabs(drawn.a) < kExact)) return std::nullopt;
+  drawn.kind = DrawnFill::Kind::kBelow;
+  drawn.low = std::llround(drawn.a);
+  return drawn;
+}
+
+std::uint64_t SeedOf(const BoundTensor& tensor, std::uint64_t seed) {
+  return DeriveSeed(seed, tensor.name, static_cast<std::uint64_t>(tensor.member));
+}
+
 absl::Status FillFromFile(const BoundTensor& tensor, const Fill& fill, std::int64_t first,
                           std::int64_t count, const std::map<std::string, std::string>& files,
                           std::uint8_t* bytes) {
@@ -80,6 +145,13 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
                        const std::map<std::string, std::string>& files, std::uint8_t* bytes) {
   if (count == 0) return absl::OkStatus();
   if (fill.kind == Fill::Kind::kFile) return FillFromFile(tensor, fill, first, count, files, bytes);
+  const bool whole = first == 0 && count == tensor.elements();
+  if (whole) {
+    if (const auto drawn = DrawnRange(tensor.dtype, fill, seed, set)) {
+      WriteDrawn(*drawn, 0, count, bytes);
+      return absl::OkStatus();
+    }
+  }
   if (IsIndexFill(fill.kind)) {
     auto values = MakeIndices(fill, count, seed, /*edges=*/set == InputSet::kEdgeValues);
     if (!values.ok()) {
@@ -93,9 +165,7 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
     });
     return absl::OkStatus();
   }
-  const ValueSource source(tensor, fill,
-                           first == 0 && count == tensor.elements() ? set : InputSet::kDeclared,
-                           count, seed);
+  const ValueSource source(tensor, fill, whole ? set : InputSet::kDeclared, count, seed);
   EncodeValues(tensor.dtype, first, count, bytes, [&](std::int64_t i) { return source.Value(i); });
   return absl::OkStatus();
 }
@@ -146,13 +216,44 @@ std::string_view InputSetName(InputSet set) {
   return "unknown";
 }
 
+std::optional<DrawnFill> DrawnFillOf(const BoundTensor& tensor, std::uint64_t seed, InputSet set) {
+  if (!tensor.fill.rows.empty()) return std::nullopt;
+  return DrawnRange(tensor.dtype, tensor.fill, SeedOf(tensor, seed), set);
+}
+
+void WriteDrawn(const DrawnFill& fill, std::int64_t first, std::int64_t count,
+                std::uint8_t* bytes) {
+  // Chunks are even, so that no two threads share a byte of a packed dtype.
+  ParallelFor(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
+    if (fill.kind == DrawnFill::Kind::kBelow) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const auto drawn = static_cast<std::int64_t>(
+            RandomBelow(fill.span, fill.seed, static_cast<std::uint64_t>(first + i)));
+        EncodeInteger(fill.dtype, fill.low + drawn, bytes, i);
+      }
+      return;
+    }
+    double values[kBatch];
+    for (std::int64_t at = begin; at < end; at += kBatch) {
+      const std::int64_t here = std::min(kBatch, end - at);
+      DrawBatch(fill, first + at, {values, static_cast<std::size_t>(here)});
+      if (fill.dtype == DType::kF32) {
+        float rounded[kBatch];
+        for (std::int64_t i = 0; i < here; ++i) rounded[i] = static_cast<float>(values[i]);
+        std::memcpy(bytes + at * 4, rounded, static_cast<std::size_t>(here) * 4);
+      } else {
+        for (std::int64_t i = 0; i < here; ++i) EncodeFloat(fill.dtype, values[i], bytes, at + i);
+      }
+    }
+  });
+}
+
 absl::Status WriteInput(const BoundTensor& tensor, std::uint64_t seed, InputSet set,
                         const std::map<std::string, std::string>& files,
                         std::span<std::uint8_t> to) {
   FETTLE_CHECK(static_cast<std::int64_t>(to.size()) == DenseBytes(tensor));
   const std::int64_t count = tensor.elements();
-  const std::uint64_t stream =
-      DeriveSeed(seed, tensor.name, static_cast<std::uint64_t>(tensor.member));
+  const std::uint64_t stream = SeedOf(tensor, seed);
   FETTLE_RETURN_IF_ERROR(FillRange(tensor, tensor.fill, 0, count, stream, set, files, to.data()));
   const std::int64_t row = RowElements(tensor);
   for (const auto& [index, fill] : tensor.fill.rows) {

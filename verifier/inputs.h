@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <absl/status/statusor.h>
 
 #include "core/bound.h"
+#include "device/device.h"
 #include "device/runner_session.h"
 
 namespace fettle {
@@ -48,6 +50,13 @@ absl::Status WriteInput(const BoundCase& bound_case, std::size_t index, const In
 absl::Status WriteInput(const BoundTensor& tensor, std::uint64_t seed, InputSet set,
                         const std::map<std::string, std::string>& files,
                         std::span<std::uint8_t> to);
+
+// The fill of a whole tensor as a device can draw it (Device::Draw); unset where its bytes follow
+// from something else than a seed and a place: files, lists, most index fills, input sets.
+std::optional<DrawnFill> DrawnFillOf(const BoundTensor& tensor, std::uint64_t seed, InputSet set);
+// Writes entries [first, first + count) of a drawn fill, in several threads; `bytes` is where entry
+// `first` goes, which of a packed dtype is even.
+void WriteDrawn(const DrawnFill& fill, std::int64_t first, std::int64_t count, std::uint8_t* bytes);
 
 // Whether one element can be replaced by another value that its fill allows.
 bool CanFlip(const BoundTensor& tensor);

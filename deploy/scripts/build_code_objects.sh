@@ -31,9 +31,15 @@ nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [ -x "$nvcc" ]; then
   "$nvcc" -cubin -arch=sm_90a "$data/facts_kernels.cu" -o "$data/facts_kernels.sm_90a.cubin"
   # An old PTX version, so that older drivers take it.
-  "$nvcc" -ptx -arch=compute_75 device/kernels/digest.cu -o - |
-    sed '/^\/\//d; /^\.version/d; /^\.target/d; /^\.address_size/d' |
-    cat device/kernels/spin.ptx - > device/kernels/kernels.ptx
+  for kernel in digest draw; do
+    "$nvcc" -ptx -arch=compute_75 -std=c++20 -fmad=false "device/kernels/$kernel.cu" -o - |
+      sed '/^\/\//d; /^\.version/d; /^\.target/d; /^\.address_size/d'
+  done | cat device/kernels/spin.ptx - > device/kernels/kernels.ptx
+  # Built ahead too, because a driver takes some 100 ms for the PTX in every process.
+  for arch in sm_80 sm_90a sm_100a; do
+    "$(dirname "$nvcc")/ptxas" -arch="$arch" -O3 device/kernels/kernels.ptx \
+      -o "device/kernels/kernels.$arch.cubin"
+  done
   "$nvcc" -ptx -arch=compute_80 device/kernels/matrix_sm80.cu -o - |
     sed 's/^\.version .*/.version 7.0/; /^\/\//d' > device/kernels/matrix.ptx
   "$nvcc" -ptx -arch=sm_90a device/kernels/matrix_sm90.cu -o - |

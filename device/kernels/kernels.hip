@@ -26,3 +26,9 @@ extern "C" __global__ void fettle_spin(unsigned long ns, unsigned long* out) {
   __hip_atomic_fetch_add(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
 #include "digest.h"
 #include "matrix.h"
+
+#pragma clang fp contract(off)
+#define FETTLE_DRAW __device__ __attribute__((always_inline)) inline
+#define FETTLE_SQRT(x) __builtin_sqrt(x)
+#include "../../core/draw.h"
+#include "draw.h"

@@ -175,6 +175,28 @@ TEST(DType, HalfRoundsAsTheCompilerDoes) {
 }
 #endif
 
+TEST(DType, HalfAndBfloatRoundEveryMidpoint) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const std::uint16_t infinity = dtype == DType::kF16 ? 0x7C00 : 0x7F80;
+    const auto value = [dtype](std::uint16_t bits) {
+      std::uint8_t bytes[2];
+      std::memcpy(bytes, &bits, 2);
+      return DecodeFloat(dtype, bytes, 0);
+    };
+    for (std::uint16_t bits = 0; bits + 1 < infinity; ++bits) {
+      const double low = value(bits), high = value(static_cast<std::uint16_t>(bits + 1));
+      const double middle = low + (high - low) / 2;
+      EXPECT_EQ(RoundTo(dtype, middle), bits % 2 == 0 ? low : high) << bits;
+      EXPECT_EQ(RoundTo(dtype, std::nextafter(middle, 0)), low) << bits;
+      EXPECT_EQ(RoundTo(dtype, -std::nextafter(middle, kInf)), -high) << bits;
+    }
+    EXPECT_EQ(RoundTo(dtype, -5e-324), 0);
+    EXPECT_TRUE(std::signbit(RoundTo(dtype, -5e-324)));
+    EXPECT_EQ(RoundTo(dtype, -1e300), -kInf);
+    EXPECT_EQ(RoundTo(dtype, kInf), kInf);
+  }
+}
+
 TEST(DType, BfloatTiesGoToEven) {
   EXPECT_EQ(RoundTo(DType::kBF16, 1 + 0x1p-8), 1.0);
   EXPECT_EQ(RoundTo(DType::kBF16, 1 + 3 * 0x1p-8), 1 + 0x1p-6);

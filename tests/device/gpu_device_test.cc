@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "device/gpu_registry.h"
+#include "verifier/inputs.h"
 
 namespace fettle {
 namespace {
@@ -208,6 +209,37 @@ TEST_P(GpuDeviceContract, DigestsWhatMemoryHolds) {
   for (const std::int64_t i : {0, 255, 256, 599}) {
     EXPECT_EQ((*all)[static_cast<std::size_t>(i)], digest(*first, i, 1000, 7)) << i;
   }
+}
+
+// Bit by bit what this machine makes of the same fill.
+TEST_P(GpuDeviceContract, DrawsTheInputsOfThisMachine) {
+  constexpr std::int64_t kCount = 3'000'001;
+  using Kind = DrawnFill::Kind;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
+                            DType::kI32, DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
+    for (const Kind kind : {Kind::kConstant, Kind::kNormal, Kind::kUniform, Kind::kBelow}) {
+      if (IsInteger(dtype) != (kind == Kind::kBelow)) continue;
+      const DrawnFill fill{.kind = kind,
+                           .dtype = dtype,
+                           .a = kind == Kind::kConstant ? 1.5 : -0.25,
+                           .b = 1e-3,
+                           .low = -3,
+                           .span = 100,
+                           .seed = 99 + static_cast<std::uint64_t>(dtype)};
+      auto buffer = device_->Allocate(StorageBytes(dtype, kCount));
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      const absl::Status drawn = device_->Draw(**buffer, kCount, fill);
+      ASSERT_TRUE(drawn.ok()) << drawn;
+      std::vector<std::uint8_t> ours(static_cast<std::size_t>(StorageBytes(dtype, kCount)));
+      WriteDrawn(fill, 0, kCount, ours.data());
+      EXPECT_TRUE(Fetch<std::uint8_t>(*device_, **buffer) == ours)
+          << DTypeName(dtype) << " " << static_cast<int>(kind);
+    }
+  }
+  auto buffer = device_->Allocate(8);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_TRUE(absl::IsUnimplemented(device_->Draw(**buffer, 8, {.dtype = DType::kF8E4M3FN})));
+  EXPECT_TRUE(absl::IsInvalidArgument(device_->Draw(**buffer, 3, {.dtype = DType::kF32})));
 }
 
 TEST_P(GpuDeviceContract, FreedMemoryKeepsNoAnswers) {

@@ -90,12 +90,13 @@ TEST(NvmlReasons, TellsHeatFromThePowerCap) {
 
 TEST(KernelImage, IsThereForEveryTargetThatRuns) {
   for (const DeviceInfo& info : {H200(), Mi350x()}) {
-    const auto image = KernelImage(info.target);
-    ASSERT_TRUE(image.ok()) << image.status();
-    EXPECT_FALSE(image->empty());
+    const auto images = OwnKernelImages(info.target);
+    ASSERT_TRUE(images.ok()) << images.status();
+    EXPECT_EQ(images->size(), info.target.vendor == Vendor::kNvidia ? 2u : 1u);
+    for (const std::string& image : *images) EXPECT_FALSE(image.empty());
   }
   EXPECT_TRUE(
-      absl::IsNotFound(KernelImage(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
+      absl::IsNotFound(OwnKernelImages(Target{.name = "gfx906", .vendor = Vendor::kAmd}).status()));
 }
 
 TEST(GpuRegistry, RefusesOddIds) {

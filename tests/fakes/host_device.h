@@ -29,6 +29,9 @@ class HostDevice final : public Device {
   // Memory that modules loaded from now on keep their variables in.
   void set_state(std::span<std::uint8_t> state) { state_ = state; }
   int launches() const { return launches_; }
+  // Stands in for Draw, which this device has not.
+  using Drawer = std::function<absl::Status(DeviceBuffer&, std::int64_t, const DrawnFill&)>;
+  void set_draw(Drawer draw) { draw_ = std::move(draw); }
 
   const DeviceInfo& info() const override { return info_; }
   DeviceState State() override { return {}; }
@@ -47,6 +50,9 @@ class HostDevice final : public Device {
                                                     std::uint64_t key,
                                                     std::chrono::nanoseconds limit) override;
   int digests() const { return digests_; }  // Calls so far.
+  absl::Status Draw(DeviceBuffer& to, std::int64_t count, const DrawnFill& fill) override {
+    return draw_ ? draw_(to, count, fill) : Device::Draw(to, count, fill);
+  }
   absl::StatusOr<std::unique_ptr<DeviceModule>> Load(std::string_view code_object,
                                                      std::span<const std::string> symbols) override;
   absl::Status Launch(DeviceModule& module, std::string_view symbol, const LaunchConfig& config,
@@ -70,6 +76,7 @@ class HostDevice final : public Device {
   std::map<std::string, Kernel, std::less<>> kernels_;
   std::vector<CheckFinding> findings_;
   std::span<std::uint8_t> state_;
+  Drawer draw_;
   int launches_ = 0;
   int digests_ = 0;
   bool takes_digests_ = false;

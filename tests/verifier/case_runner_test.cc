@@ -74,6 +74,40 @@ TEST_F(CaseRunnerTest, ReturnsOutputsOfAnHonestKernel) {
             Sha256Hex({reinterpret_cast<const char*>(result.outputs[0].data()), 256}));
 }
 
+// A device that draws inputs itself gives the outputs of one that gets them, flip included; one
+// that draws wrong numbers is found out and draws no more.
+TEST_F(CaseRunnerTest, LargeInputsAreDrawnOnTheDevice) {
+  constexpr std::int64_t kCount = 300'000;
+  case_.tensors = {MakeTensor("x", Role::kIn, DType::kF32, {kCount}),
+                   MakeTensor("y", Role::kOut, DType::kF32, {kCount})};
+  RunRequest request = Request("double");
+  request.flip_tensor = 0;
+  request.flip_element = kCount + 77;
+  const auto outputs = [&](HostDevice::Drawer draw) {
+    device_.set_draw(std::move(draw));
+    InProcessRunner runner(device_);
+    request.kernel.module = runner.LoadModule("", {"double"}).value_or(-1);
+    auto result = runner.RunCase(request);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.value_or(RunObservation()).outputs;
+  };
+  const auto expected = outputs({});
+  int drawn = 0;
+  EXPECT_TRUE(outputs([&](DeviceBuffer& to, std::int64_t count, const DrawnFill& fill) {
+                ++drawn;
+                WriteDrawn(fill, 0, count, reinterpret_cast<std::uint8_t*>(to.address()));
+                return absl::OkStatus();
+              }) == expected);
+  EXPECT_EQ(drawn, 1);
+  EXPECT_TRUE(outputs([&](DeviceBuffer& to, std::int64_t count, DrawnFill fill) {
+                ++drawn;
+                fill.seed ^= 1;
+                WriteDrawn(fill, 0, count, reinterpret_cast<std::uint8_t*>(to.address()));
+                return absl::OkStatus();
+              }) == expected);
+  EXPECT_EQ(drawn, 2);
+}
+
 TEST_F(CaseRunnerTest, NoOpLeavesPoison) {
   Register("noop", [](float*, float*, std::int64_t) {});
   EXPECT_EQ(Run(Request("noop")).poison_bytes, std::vector<std::int64_t>{256});

@@ -10,6 +10,7 @@
 #include "tests/verifier/case_fixtures.h"
 #include "verifier/npy.h"
 #include "verifier/random.h"
+#include "verifier/value_sets.h"
 
 namespace fettle {
 namespace {
@@ -104,6 +105,54 @@ TEST(InputsTest, PortableFunctionsAreCloseToTheLibrarys) {
   for (double x = 1e-300; x < 1e300; x *= 37.7)
     EXPECT_NEAR(PortableLog(x), std::log(x), 1e-13 * std::fabs(std::log(x)) + 1e-15);
   for (double x = -300; x < 300; x += 0.37) EXPECT_NEAR(PortableExp(x) / std::exp(x), 1, 1e-13);
+}
+
+// Batches are what large inputs are made of; evidence was taken with single numbers.
+TEST(InputsTest, BatchesHoldTheSameNumbers) {
+  for (const std::uint64_t seed : {1ull, 0xFFFFFFFFFFFFFFFFull, 0x123456789ABCDEFull}) {
+    std::vector<double> normals(70'001), units(normals.size());
+    const std::uint64_t first = 12'345;
+    RandomNormals(seed, first, normals);
+    RandomUnits(seed, first, units);
+    for (std::size_t i = 0; i < normals.size(); ++i) {
+      ASSERT_EQ(normals[i], RandomNormal(seed, first + i)) << i;
+      ASSERT_EQ(units[i], RandomUnit(seed, first + i)) << i;
+    }
+  }
+}
+
+TEST(InputsTest, DrawnFillsAreTheInputs) {
+  Fill uniform{.kind = Fill::Kind::kUniform, .a = -3, .b = 5};
+  Fill normal{.kind = Fill::Kind::kNormal, .a = 1, .b = 0.5};
+  Fill constant{.kind = Fill::Kind::kConstant, .a = 2};
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3FN,
+                            DType::kF4E2M1X2, DType::kI64, DType::kI32, DType::kU8, DType::kBool}) {
+    for (const Fill& fill :
+         {uniform, normal, constant, Fill{}, IndexFill(Fill::Kind::kIndexUniform, 5, 90)}) {
+      if (IsFloat(dtype) == (fill.kind == Fill::Kind::kIndexUniform)) continue;
+      if (IsInteger(dtype) && fill.kind == Fill::Kind::kNormal) continue;
+      BoundTensor tensor = MakeTensor("x", Role::kIn, dtype, {3, 333});
+      tensor.fill = fill;
+      const auto drawn = DrawnFillOf(tensor, 7, InputSet::kDeclared);
+      ASSERT_TRUE(drawn) << DTypeName(dtype);
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(StorageBytes(dtype, 999)));
+      WriteDrawn(*drawn, 0, 999, bytes.data());
+      EXPECT_EQ(bytes, Make(tensor, 7)) << DTypeName(dtype) << static_cast<int>(fill.kind);
+      // One by one, as a set that changes nothing of it would.
+      const ValueSource source(tensor, fill, InputSet::kDeclared, 999,
+                               DeriveSeed(7, tensor.name, 0));
+      for (std::int64_t i = 0; i < 999 && IsFloat(dtype); ++i) {
+        std::uint8_t one[8] = {};
+        EncodeFloat(dtype, source.Value(i), one, 0);
+        ASSERT_EQ(DecodeFloat(dtype, one, 0), DecodeFloat(dtype, bytes.data(), i)) << i;
+      }
+    }
+  }
+  BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {10});
+  tensor.fill = normal;
+  EXPECT_FALSE(DrawnFillOf(tensor, 7, InputSet::kHeavyTail));
+  tensor.fill.rows.emplace_back(3, constant);
+  EXPECT_FALSE(DrawnFillOf(tensor, 7, InputSet::kDeclared));
 }
 
 TEST(InputsTest, SeedsAndNamesGiveDifferentBytes) {
