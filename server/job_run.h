@@ -176,7 +176,7 @@ class JobRun {
   std::optional<KernelUnderTest> incumbent_;
   double incumbent_roofline_ = 0;
   std::map<std::int64_t, Open> open_;       // By ordinal.
-  std::deque<std::int64_t> confirm_queue_;  // Contenders, first come first.
+  std::deque<std::int64_t> confirm_queue_;  // Contenders, as they came.
   std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.
   std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
   std::int64_t given_back_ = 0;  // Candidates that the end of the time left unjudged.

@@ -386,7 +386,11 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
 
 absl::StatusOr<bool> JobRun::StartConfirmation() {
   if (confirming_ != 0 || confirm_queue_.empty()) return false;
-  const std::int64_t ordinal = confirm_queue_.front();
+  // The fastest first: once it is accepted, the slower ones need no confirmation.
+  const auto next = std::ranges::max_element(confirm_queue_, {}, [&](std::int64_t waiting) {
+    return open_.at(waiting).row.ratio;
+  });
+  const std::int64_t ordinal = *next;
   const Open& open = open_.at(ordinal);
   if (job_.incumbent_ordinal != 0 &&
       open.row.ratio <= job_.incumbent_ratio * (1 + context_.rule.min_step)) {
@@ -399,7 +403,7 @@ absl::StatusOr<bool> JobRun::StartConfirmation() {
     if (!before.empty()) row.attempt = before.back().attempt + 1;  // A resumed job.
     return InsertUnit(db, row);
   }));
-  confirm_queue_.pop_front();
+  std::erase(confirm_queue_, ordinal);
   confirming_ = ordinal;
   WorkUnit work = MakeWork(row, &open.kernel);
   Dispatch(std::move(row), std::move(work), /*failures=*/0);

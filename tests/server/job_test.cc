@@ -13,6 +13,7 @@
 namespace fettle {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class JobTest : public ServerTest {};
@@ -111,6 +112,31 @@ TEST_F(JobTest, AFailedConfirmationIsNoWin) {
   EXPECT_TRUE(ended.best_variant_id().empty());
   EXPECT_TRUE(Variants(job.id()).empty());
   EXPECT_EQ(ended.verdict_counts().at("INCORRECT"), 1);
+}
+
+// Three contenders: the first goes at once, the other two wait for its end, and then the slower one, which
+// came before, needs no confirmation any more.
+TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
+  StartServer();
+  const auto speed = [](const KernelUnderTest& kernel) {
+    return kernel.values.at("BLOCK") == 2 ? 1.2 : SpeedOf(kernel);
+  };
+  std::vector<std::int64_t> confirmed;  // Of the worker's thread.
+  StartWorker(
+      [&](const WorkUnit& unit) -> FakeAnswer {
+        if (unit.kind == UnitKind::kRegister) return HonestAnswer(unit);
+        if (unit.kind == UnitKind::kConfirm) confirmed.push_back(unit.candidate.values.at("BLOCK"));
+        const double incumbent = unit.incumbent.has_value() ? speed(*unit.incumbent) : 1;
+        return {.result = MeasuredResult(unit, speed(unit.candidate),
+                                         speed(unit.candidate) / incumbent)};
+      },
+      {.slots = kCandidates});  // All are evaluated before the first confirmation is answered.
+  const v1::Job job = Submit(Request("r1"));
+  EXPECT_TRUE(Watch(job.id()).back().terminal());
+  worker_->Stop();
+  EXPECT_THAT(confirmed, ElementsAre(2, 6));
+  EXPECT_EQ(GetJob(job.id()).verdict_counts().at("WIN"), 2);
+  EXPECT_EQ(GetJob(job.id()).candidate_count(), kCandidates);
 }
 
 TEST_F(JobTest, SubmitIsIdempotentByRequestId) {
