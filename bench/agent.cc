@@ -17,6 +17,7 @@
 #include "fettle/v1/optimizer.grpc.pb.h"
 #include "proto/channel.h"
 #include "server/server.h"
+#include "store/database.h"
 #include "tests/fakes/fake_http_server.h"
 #include "tests/fakes/fake_results.h"
 #include "tests/fakes/fake_worker.h"
@@ -113,6 +114,29 @@ class Bench {
     FETTLE_CHECK(stub_->GetJob(&context, request, &response).ok());
     return response.job();
   }
+  // Milliseconds of a round that went to evaluating, from proposal to verdict, and of the others,
+  // from that verdict to the next proposal: means over the candidates after the first `skipped`.
+  std::pair<double, double> Shares(const std::string& id, std::int64_t skipped) {
+    auto db = Connection::Open(folder_.str() + "/data/fettle.db", Connection::Mode::kReadOnly);
+    FETTLE_CHECK(db.ok());
+    auto select = db->Prepare(
+        "SELECT created_ns, judged_ns FROM candidates WHERE job_id = ? AND stage = 'search' AND "
+        "judged_ns > 0 ORDER BY ordinal");
+    FETTLE_CHECK(select.ok());
+    select->Bind(1, std::string_view(id));
+    double evaluating = 0, between = 0;
+    std::int64_t judged = 0, count = 0, seen = 0;
+    for (auto row = select->Step(); row.ok() && *row; row = select->Step()) {
+      if (++seen > skipped + 1) {
+        evaluating += static_cast<double>(select->Int64(1) - select->Int64(0)) * 1e-6;
+        between += static_cast<double>(select->Int64(0) - judged) * 1e-6;
+        ++count;
+      }
+      judged = select->Int64(1);
+    }
+    const double rounds = static_cast<double>(std::max<std::int64_t>(count, 1));
+    return {evaluating / rounds, between / rounds};
+  }
   void AwaitCandidates(const std::string& id, std::int64_t count) {
     while (Job(id).candidate_count() < count) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -146,6 +170,11 @@ void Rounds(int rounds) {
       1000 * Seconds(SteadyClock::now() - begin) / counted, rounds);
   std::printf("%.1f ms of processor a round, the stand-ins for model and worker included\n",
               1000 * (ProcessorSeconds() - processor) / counted);
+  const auto [evaluating, between] = bench.Shares(id, first);
+  std::printf(
+      "of a round, %.1f ms from a proposal to its verdict and %.1f ms from there to the next "
+      "proposal\n",
+      evaluating, between);
   std::printf("resident: %.1f MiB after %d rounds, %.1f MiB after %d\n", before, warm,
               ResidentMiB(), rounds);
 }
