@@ -87,6 +87,17 @@ InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
   return {DeriveSeed(options.seed, "exact", index), InputSet::kExactIntegers};
 }
 
+InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set) {
+  return {DeriveSeed(options.seed, InputSetName(set), index), set};
+}
+
+// Whether a case is tried on other input sets than the declared one.
+bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
+  return ElementsOf(bound_case) <= options.large_elements && AnyDrawnFloat(bound_case);
+}
+
+bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
+
 // Names inputs among those of one task: the seed is secret and a job's own.
 std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
   return fmt::format("{} {} {:x} {} {} {}", bound_case.label, bound_case.Describe(), spec.seed,
@@ -137,15 +148,30 @@ bool Verifier::IsLarge(const BoundCase& bound_case) const {
   return ElementsOf(bound_case) > options_.large_elements;
 }
 
-std::vector<InputSpec> SpecsAhead(const BoundCase& bound_case, std::size_t index,
-                                  const VerifyOptions& options) {
-  std::vector<InputSpec> specs{DeclaredSpec(options, index)};
-  if (ElementsOf(bound_case) > options.large_elements) {
-    for (const InputSpec& changed : ChangesInPlace(bound_case, specs[0], /*large=*/true)) {
-      specs.push_back(changed);
+std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<BoundCase>& cases,
+                                                          const std::vector<bool>& supported,
+                                                          const VerifyOptions& options) {
+  std::vector<std::pair<std::size_t, InputSpec>> specs;
+  std::size_t next_set = 0;
+  for (std::size_t index = 0; index < cases.size(); ++index) {
+    const BoundCase& one = cases[index];
+    if (!supported[index]) continue;
+    const bool large = ElementsOf(one) > options.large_elements;
+    const InputSpec declared = DeclaredSpec(options, index);
+    specs.emplace_back(index, declared);
+    for (const InputSpec& changed : ChangesInPlace(one, declared, large)) {
+      specs.emplace_back(index, changed);
     }
+    if (one.linear && AnyDrawnFloat(one)) specs.emplace_back(index, ExactSpec(options, index));
+    if (!TakesSets(one, options)) continue;
+    std::size_t turn = next_set;
+    for (int i = 0; i < options.input_sets_per_case; ++i) {
+      specs.emplace_back(index, SetSpec(options, index, kSets[turn++ % kSets.size()]));
+    }
+    if (!Tells(one)) continue;
+    next_set = turn;
+    if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
   }
-  if (bound_case.linear && AnyDrawnFloat(bound_case)) specs.push_back(ExactSpec(options, index));
   return specs;
 }
 
@@ -415,10 +441,7 @@ Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec
 // may be given, are tried on every one of those.
 Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t index,
                                       CaseReport* report) {
-  if (!one.baseline || IsLarge(one.bound_case) || !AnyDrawnFloat(one.bound_case)) {
-    return std::optional<Failure>();
-  }
-  const bool tells = ElementsOf(one.bound_case) >= kTellingElements;
+  if (!one.baseline || !TakesSets(one.bound_case, options_)) return std::optional<Failure>();
   int ran = 0;
   std::size_t turn = next_set_;
   for (std::size_t i = 0; i < kSets.size() && ran < options_.input_sets_per_case; ++i) {
@@ -427,7 +450,7 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
     if (set_failure_) return std::exchange(set_failure_, std::nullopt);
     ran += possible;
   }
-  if (!tells) return std::optional<Failure>();
+  if (!Tells(one.bound_case)) return std::optional<Failure>();
   next_set_ = turn;
   if (!AnyNonFinite(one.bound_case)) return std::optional<Failure>();
   FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, InputSet::kNonFinite, report).status());
@@ -437,7 +460,7 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
 // Whether the baseline can meet the set; the candidate's failure is in set_failure_.
 absl::StatusOr<bool> Verifier::RunInputSet(const CaseUnderTest& one, std::size_t index,
                                            InputSet set, CaseReport* report) {
-  const InputSpec spec{DeriveSeed(options_.seed, InputSetName(set), index), set};
+  const InputSpec spec = SetSpec(options_, index, set);
   FETTLE_ASSIGN_OR_RETURN(const std::optional<Judgement> baseline, Baseline(one, spec));
   if (!baseline) {  // No honest kernel of this kind meets it: the task's domain ends before.
     warnings_.push_back(fmt::format("input set {} is beyond the baseline and was left out",

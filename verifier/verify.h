@@ -129,10 +129,12 @@ class Verifier {
   std::optional<Failure> set_failure_;
 };
 
-// Inputs on which Verify will judge case number `index` of its list, those aside that small cases
-// get beside: what a reference can compute before the device is free.
-std::vector<InputSpec> SpecsAhead(const BoundCase& bound_case, std::size_t index,
-                                  const VerifyOptions& options);
+// Inputs on which Verify will judge these cases, each with its case's number in the list: what a
+// reference can compute before the device is free. Unsupported cases take none. Input sets that the
+// baseline turns out not to meet are counted as met, so that others may be left to be computed.
+std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<BoundCase>& cases,
+                                                          const std::vector<bool>& supported,
+                                                          const VerifyOptions& options);
 
 // Removes what would give away a held-out case: label number, sizes, indices, values.
 void Scrub(CaseReport* report);

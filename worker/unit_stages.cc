@@ -58,23 +58,24 @@ void UnitJob::EvaluateAhead() {
   }
   Progress("computing the reference");
   const VerifyOptions options = MakeVerifyOptions();
-  std::vector<std::pair<const BoundCase*, InputSpec>> wanted;
-  std::size_t index = 0;
+  std::vector<BoundCase> cases;
+  std::vector<bool> supported;
   for (const BoundCase& one : cases_) {
     if (screens() && one.set != CaseSet::kTimed) continue;
-    if (supported_[one.label]) {
-      for (const InputSpec& spec : SpecsAhead(one, index, options)) wanted.emplace_back(&one, spec);
-    }
-    ++index;
-    if (!unit_.measure || one.set != CaseSet::kTimed || !supported_[one.label]) continue;
-    wanted.emplace_back(&one, InputSpec{TimedInputSeed(unit_.seed, /*attempt=*/0)});
+    cases.push_back(one);
+    supported.push_back(supported_[one.label]);
+  }
+  std::vector<std::pair<std::size_t, InputSpec>> wanted = SpecsAhead(cases, supported, options);
+  for (std::size_t i = 0; i < cases.size() && unit_.measure; ++i) {
+    if (cases[i].set != CaseSet::kTimed || !supported[i]) continue;
+    wanted.emplace_back(i, InputSpec{TimedInputSeed(unit_.seed, /*attempt=*/0)});
   }
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < wanted.size(); i = next++) {
       if (services_.stop.stop_requested()) return;
       // What fails fails again where it is judged.
-      reference_->Evaluate(*wanted[i].first, wanted[i].second).status().IgnoreError();
+      reference_->Evaluate(cases[wanted[i].first], wanted[i].second).status().IgnoreError();
     }
   };
   std::vector<std::future<void>> workers;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "tests/fakes/host_device.h"
 #include "tests/fakes/in_process_runner.h"
@@ -205,6 +206,38 @@ TEST_P(VerifyTest, TriesNonFiniteInputsOnEveryCaseThatCanShowThem) {
     }
   });
   ExpectFails("clamps", "class_mismatch");
+}
+
+// What is judged beside the device's time is computed before it: nothing is left for a reference to
+// do while a device waits.
+TEST_P(VerifyTest, EveryInputIsKnownAhead) {
+  for (BoundCase& one : cases_) one.tensors[0].nonfinite = true;
+  for (const std::int64_t large : {VerifyOptions{}.large_elements, std::int64_t{2000}}) {
+    large_elements_ = large;
+    const std::size_t before = runner_.requests().size();
+    ASSERT_TRUE(Verify("honest").passed);
+    VerifyOptions options;
+    options.seed = 42;
+    options.large_elements = large;
+    std::set<std::string> ahead;
+    const auto key = [](const BoundCase& one, std::uint64_t seed, InputSet set, std::int64_t tensor,
+                        std::int64_t element) {
+      return fmt::format("{} {} {} {} {}", one.label, seed, InputSetName(set), tensor,
+                         tensor < 0 ? 0 : element);
+    };
+    for (const auto& [index, spec] : SpecsAhead(cases_, {true, true, true}, options)) {
+      ahead.insert(key(cases_[index], spec.seed, spec.set, spec.flip_tensor, spec.flip_element));
+    }
+    ASSERT_GT(runner_.requests().size(), before);
+    for (std::size_t i = before; i < runner_.requests().size(); ++i) {
+      const RunRequest& one = runner_.requests()[i];
+      const std::string run =
+          key(one.bound_case, one.input_seed, one.inputs, one.flip_tensor, one.flip_element);
+      EXPECT_TRUE(ahead.contains(run)) << run;
+    }
+    judged_ = JudgementCache();
+  }
+  EXPECT_TRUE(SpecsAhead(cases_, {false, false, false}, {}).empty());
 }
 
 TEST_P(VerifyTest, BlockedSummationPasses) {
