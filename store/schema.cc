@@ -292,6 +292,26 @@ CREATE TABLE transcripts (         -- The conversation that a candidate came fro
   PRIMARY KEY (job_id, candidate_digest)
 ) STRICT, WITHOUT ROWID;
 )sql"},
+    {4, R"sql(
+CREATE TABLE device_reports (      -- What workers last said of their devices.
+  host TEXT NOT NULL,
+  device_id TEXT NOT NULL,
+  model TEXT NOT NULL,
+  target TEXT NOT NULL,
+  driver TEXT NOT NULL,
+  uuid TEXT NOT NULL,
+  partition TEXT NOT NULL,
+  worker_id TEXT NOT NULL,
+  health TEXT NOT NULL CHECK (health IN ('ok', 'suspect', 'quarantined')),
+  bytes_per_s REAL NOT NULL,       -- Measured ceilings; 0: not measured.
+  cached_bytes_per_s REAL NOT NULL,
+  flops_per_s REAL NOT NULL,
+  flops8_per_s REAL NOT NULL,
+  aa_json TEXT NOT NULL,           -- Figures of doctor --aa; empty: never run.
+  reported_ns INTEGER NOT NULL,
+  PRIMARY KEY (host, device_id)
+) STRICT, WITHOUT ROWID;
+)sql"},
 };
 
 }  // namespace
