@@ -7,6 +7,7 @@ import type {
   Candidate,
   CatalogEntry,
   DeviceHealth,
+  DeviceReport,
   FactSummary,
   Job,
   JobEvent,
@@ -202,6 +203,16 @@ export function useCases(filter: CaseFilter, enabled = true) {
       } while (cursor !== "");
       return all;
     },
+  });
+}
+
+/** Devices of a target whose ceilings workers have measured. */
+export function useCeilings(target: string) {
+  return useQuery({
+    queryKey: ["ceilings", target],
+    enabled: target !== "",
+    staleTime: 30_000,
+    queryFn: async ({ signal }) => (await get<{ devices: DeviceReport[] }>(withQuery("/api/v1/ceilings", { target }), signal)).devices,
   });
 }
 
