@@ -310,7 +310,8 @@ class Seeder {
   }
 
   absl::Status Job(int index, int candidates, int wins) {
-    const SeedTask& seed = tasks_[static_cast<std::size_t>(index) % tasks_.size()];
+    // Two jobs a task, so that tasks have variants on both targets.
+    const SeedTask& seed = tasks_[static_cast<std::size_t>(index / 2) % tasks_.size()];
     JobRow job;
     job.id = RandomId("j");
     job.request_digest = std::string(64, '0');
