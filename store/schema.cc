@@ -311,6 +311,10 @@ CREATE TABLE device_reports (      -- What workers last said of their devices.
   reported_ns INTEGER NOT NULL,
   PRIMARY KEY (host, device_id)
 ) STRICT, WITHOUT ROWID;
+
+-- What lists filter, search and sort by: a row itself is mostly provenance, on pages of its own.
+CREATE INDEX variants_listed ON variants(task_digest, target, device_model, status, job_id, id,
+  accepted_ns, ratio, ratio_declared, roofline_fraction, values_json);
 )sql"},
 };
 
