@@ -86,6 +86,19 @@ std::string VerificationTable(const json& verification, int width) {
   return table.Render(width);
 }
 
+std::string BugCheckLines(const json& verification) {
+  std::string text;
+  const std::string check_mode = TextOf(verification, "check_mode");
+  if (!check_mode.empty()) text += "  check mode: " + check_mode + "\n";
+  const json& sanitizers = MemberOf(verification, "sanitizers");
+  if (sanitizers.is_object()) {
+    for (const auto& [tool, said] : sanitizers.items()) {
+      text += fmt::format("  compute-sanitizer {}: {}\n", tool, TextOf(sanitizers, tool));
+    }
+  }
+  return Printable(text);
+}
+
 std::string MutationTable(const json& registration, int width) {
   std::string text;
   const json& mutations = MemberOf(registration, "mutations");

@@ -16,6 +16,9 @@ std::string MeasurementTable(const nlohmann::json& measurement, int width);
 // Worst error over its tolerance per case and output, and the cases that are unsupported.
 std::string VerificationTable(const nlohmann::json& verification, int width);
 
+// What check mode and compute-sanitizer's tools said, a line each; empty where neither was asked.
+std::string BugCheckLines(const nlohmann::json& verification);
+
 // The known-bad outputs that a task's checker was tried with, and whether it rejected them; from
 // UnitResult's `registration`. Empty for none.
 // A UnitResult's "counters" as text: a table of facts for each kernel, or why there are none. Empty

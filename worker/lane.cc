@@ -164,6 +164,19 @@ CounterReport Lane::Count(const Replay& replay, std::stop_token stop) {
   return CountKernel(replay, options, std::move(stop));
 }
 
+std::vector<SanitizerFinding> Lane::Sanitize(const std::vector<Replay>& calls,
+                                             std::stop_token stop) {
+  if (options_.sanitize) return options_.sanitize(calls, std::move(stop));
+  // Its kernels would run outside the sandbox, in a process of their own.
+  if (hosts_candidate()) return NotSanitized(device_.model + " is no GPU of NVIDIA's");
+  if (device_.target.vendor != Vendor::kNvidia) {
+    return NotSanitized("compute-sanitizer knows GPUs of NVIDIA only");
+  }
+  SanitizerOptions options;
+  options.program = options_.compute_sanitizer;
+  return SanitizeCalls(calls, options_.runner_path, device_.id, options, std::move(stop));
+}
+
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {
   if (ceilings_) return *ceilings_;
   const auto measure = [this, &stop]() -> absl::StatusOr<Ceilings> {

@@ -22,6 +22,7 @@
 #include "worker/count_kernel.h"
 #include "worker/emulators.h"
 #include "worker/runner_client.h"
+#include "worker/sanitizer.h"
 
 namespace fettle {
 
@@ -30,6 +31,8 @@ struct LaneOptions {
   std::string cache_dir;                              // Ceilings and reference results.
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // Of one runner on cpu.
   std::optional<Emulator> emulator;                   // Stands in for the device.
+  std::string compute_sanitizer;                      // The program; empty: found.
+  SanitizeFunction sanitize;  // Of tests: instead of that program, on any device.
 };
 
 // The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
@@ -43,6 +46,9 @@ class Lane {
   bool on_cpu() const { return device_.target.vendor == Vendor::kCpu; }
   // Candidate code runs in the runner's own process.
   bool hosts_candidate() const { return on_cpu() || device_.emulated; }
+
+  // Only in tests: the cpu has check mode.
+  bool sanitizes_cpu() const { return options_.sanitize != nullptr; }
 
   // Right to the device; gives it back when destroyed.
   class Hold {
@@ -81,6 +87,8 @@ class Lane {
   void Done(bool failed);
   // A verified call under the vendor's profiler; no runner uses the device meanwhile.
   CounterReport Count(const Replay& replay, std::stop_token stop);
+  // Verified calls under compute-sanitizer's tools.
+  std::vector<SanitizerFinding> Sanitize(const std::vector<Replay>& calls, std::stop_token stop);
   // Measured on first use.
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
 

@@ -261,6 +261,8 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
     }
   }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
+  lane_options.compute_sanitizer = options.compute_sanitizer;
+  lane_options.sanitize = options.sanitize;
   Lanes lanes;
   for (const std::string& id : options.device_ids) lanes.Open(id, lane_options);
   // A device that was asked for by name must be there.
