@@ -16,6 +16,10 @@ std::string MeasurementTable(const nlohmann::json& measurement, int width);
 // Worst error over its tolerance per case and output, and the cases that are unsupported.
 std::string VerificationTable(const nlohmann::json& verification, int width);
 
+// A UnitResult's "duty" as text: a row for each ratio, and what the device does not tell. Empty
+// where it was not asked for.
+std::string DutyText(const nlohmann::json& duty, int width);
+
 // What check mode and compute-sanitizer's tools said, a line each; empty where neither was asked.
 std::string BugCheckLines(const nlohmann::json& verification);
 

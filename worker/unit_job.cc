@@ -377,6 +377,9 @@ Going UnitJob::OnLane() {
     return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
   };
   Going going = stages();
+  if (unit_.duty_span_s > 0 && going.ok() && runner_->alive() && !emulated()) {
+    FETTLE_RETURN_IF_ERROR(RunDuty());
+  }
   result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
   UnloadModules();
   const bool failed = !runner_->alive() && !services_.stop.stop_requested();

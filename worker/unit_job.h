@@ -84,6 +84,8 @@ class UnitJob {
   Going Screen();
   Going Measure();
   Going NotMeasuredBecauseEmulated();
+  // Runs the first timed case at several duty ratios; no verdict depends on it.
+  absl::Status RunDuty();
   // Makes the call of the first timed case once more under the vendor's profiler.
   absl::Status CountOnce();
   // The same call as a file for a program outside the sandbox.

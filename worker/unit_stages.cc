@@ -11,6 +11,7 @@
 
 #include "core/status_macros.h"
 #include "judge/accept.h"
+#include "profiler/duty.h"
 #include "profiler/roofline.h"
 #include "verifier/mutation.h"
 #include "worker/runner_protocol.h"
@@ -281,6 +282,36 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   measurement->device_ns += seen.device_ns;
   measurement->cases.push_back(std::move(timed));
   return true;
+}
+
+absl::Status UnitJob::RunDuty() {
+  if (!result_.verification || !result_.verification->passed) return absl::OkStatus();
+  const auto timed = std::find_if(cases_.begin(), cases_.end(), [this](const BoundCase& one) {
+    const bool wanted = one.set == CaseSet::kTimed || !unit_.only_case.empty();
+    return wanted && supported_[one.label];
+  });
+  if (timed == cases_.end()) return absl::OkStatus();
+  LaneGate::Ticket ticket;
+  if (on_cpu()) {
+    ticket = services_.gate->EnterTiming(services_.stop);
+    if (!ticket) return absl::CancelledError("the unit was cancelled before it was timed");
+  }
+  Progress(fmt::format("loading the device with {}", timed->label));
+  TimeRequest request;
+  request.bound_case = *timed;
+  FETTLE_ASSIGN_OR_RETURN(request.b,
+                          MakeRunnable(Context(), built_.at(candidate_.digest), *timed, *runner_));
+  request.a = request.b;
+  request.input_seed = TimedInputSeed(unit_.seed, /*attempt=*/0);
+  request.files = FillFiles(*timed, services_.task->files());
+  request.want_outputs = false;
+  request.duty_ratios = DutyOptions().ratios;
+  request.duty_span = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(unit_.duty_span_s, 0.05, 60.0) * 1e9));
+  request.time_cap = static_cast<std::int64_t>(request.duty_ratios.size()) * request.duty_span;
+  FETTLE_ASSIGN_OR_RETURN(const TimeObservation seen, runner_->TimeCase(request));
+  result_.duty = {{"case", timed->label}, {"points", seen.duty}};
+  return absl::OkStatus();
 }
 
 // What timed launches computed must be as right as what was verified.
