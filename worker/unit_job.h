@@ -97,6 +97,7 @@ class UnitJob {
                        std::optional<Measurement>* into);
   Going TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
                 Measurement* measurement);
+  Going IsPossible(const BuiltKernel& a, const BoundCase& work, bool cold, CaseMeasurement& timed);
   Going JudgeTimedOutputs(const TimeRequest& request, const TimeObservation& seen, Stage stage);
 
   bool Decide(Verdict verdict, Stage stage, std::string reason, const BoundCase* bound_case,

@@ -304,6 +304,79 @@ TEST_F(SanitizedWinner, OthersAreLeftAlone) {
             "not_run: only would-be winners go under it");
 }
 
+// Ceilings that were taken while something else used the machine are too low, and an honest kernel
+// is faster than they allow.
+class LowCeilings : public UnitRunnerTest {
+ protected:
+  void SetUp() override {
+    UnitRunnerTest::SetUp();
+    Reopen();
+    const auto measured = own_->CeilingsOf("cpu", {});
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    reached_ = (*measured)["bytes_per_s"];
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Reopen() {
+    UnitRunnerOptions options;
+    options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+    options.device_ids = {"cpu"};
+    options.cache_dir = folder_;
+    auto created = UnitRunner::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    own_ = *std::move(created);
+  }
+  // What is kept, divided by `by`.
+  void Lower(double by) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (!entry.path().filename().string().starts_with("ceilings-")) continue;
+      nlohmann::json kept = nlohmann::json::parse(std::ifstream(entry.path()));
+      for (const char* rate : {"bytes_per_s", "cached_bytes_per_s"}) {
+        kept["ceilings"][rate] = kept["ceilings"][rate].get<double>() / by;
+      }
+      std::ofstream(entry.path()) << kept.dump();
+    }
+    Reopen();
+  }
+  const std::string folder_ = fmt::format("{}fettle-ceilings-{}", ::testing::TempDir(), getpid());
+  std::unique_ptr<UnitRunner> own_;
+  double reached_ = 0;
+};
+
+TEST_F(LowCeilings, AreMeasuredAgainInsteadOfRefusingAnHonestKernel) {
+  Lower(1e5);
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;
+  const auto result = own_->Run(unit, blobs, {}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  if (result->verdict) {
+    EXPECT_NE(result->verdict->reason_code, "below_floor") << result->verdict->message;
+  }
+  // They are kept, for the next unit and the next process.
+  Reopen();
+  const auto kept = own_->CeilingsOf("cpu", {});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_GT((*kept)["bytes_per_s"].get<double>(), reached_ / 100);
+}
+
+TEST_F(LowCeilings, AFloorThatTheBaselineBeatsIsNone) {
+  std::string yaml = kTwiceTask;
+  const std::string work = "bytes: \"8*n\"";
+  ASSERT_NE(yaml.find(work), std::string::npos);
+  yaml.replace(yaml.find(work), work.size(), "bytes: \"80000*n\"");
+  UseTask(yaml);
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;
+  const auto result = own_->Run(unit, blobs, {}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  if (result->verdict) {  // Too busy a machine to measure on.
+    EXPECT_NE(result->verdict->reason_code, "below_floor") << result->verdict->message;
+    return;
+  }
+  ASSERT_TRUE(result->measurement);
+  EXPECT_EQ(result->measurement->cases[0].floor_ns, 0);
+  EXPECT_THAT(result->verification->warnings, Contains(HasSubstr("no floor")));
+}
+
 TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {
   const std::string source = TwiceKernel("asm(\"\"); y[i] = 2 * x[i];");
   auto result = Run(Unit(UnitKind::kEvaluate, source));
