@@ -4,6 +4,7 @@
 // FETTLE_REQUIRE_GPU=1 makes a missing device, or a sanitizer that refuses it, a failure.
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ namespace {
 
 using Outcome = SanitizerFinding::Outcome;
 
-const std::string kRunner = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+const std::string kRunner =
+    (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fettle-runner").string();
 
 class SanitizerOnGpu : public ::testing::Test {
  protected:
