@@ -236,7 +236,7 @@ std::string BesideThisProgram() {
 // Asks a runner for the device, so that a driver that crashes does so elsewhere. kUnavailable.
 absl::StatusOr<std::unique_ptr<Lane>> OpenLane(const std::string& id, const LaneOptions& options) {
   RunnerClient::Options start;
-  start.sandbox = SandboxFor(options, id);
+  start.sandbox = SandboxFor(options, id, options.gpus);
   const auto runner = RunnerClient::Start(std::move(start), {});
   if (!runner.ok()) {
     return absl::UnavailableError(fmt::format("device {}{}: {}", id,
@@ -244,6 +244,7 @@ absl::StatusOr<std::unique_ptr<Lane>> OpenLane(const std::string& id, const Lane
                                               std::string(runner.status().message())));
   }
   DeviceInfo device = (*runner)->device();
+  if (id != "cpu" && id != "null") device.id = id;  // Inside, the only GPU is always the first.
   if (options.emulator) {
     device.emulated = true;
     // Another model: nothing measured or judged on the real one is ever mixed with it.
@@ -279,11 +280,20 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   const bool all_devices = options.device_ids.empty();
   if (all_devices) {
     options.device_ids = {"cpu"};
+  }
+  std::vector<DeviceInfo> gpus;
+  if (all_devices || SeveralGpus()) {
     for (const GpuInventory& inventory : FindGpus()) {
-      for (const DeviceInfo& device : inventory.devices) options.device_ids.push_back(device.id);
+      for (const DeviceInfo& device : inventory.devices) gpus.push_back(device);
     }
   }
+  if (all_devices) {
+    for (const DeviceInfo& device : gpus) options.device_ids.push_back(device.id);
+  }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
+  lane_options.compute_sanitizer = options.compute_sanitizer;
+  lane_options.sanitize = options.sanitize;
+  lane_options.gpus = std::move(gpus);
   Lanes lanes;
   for (const std::string& id : options.device_ids) lanes.Open(id, lane_options);
   // A device that was asked for by name must be there.

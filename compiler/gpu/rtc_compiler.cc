@@ -68,6 +68,9 @@ std::string VersionOfFile(const std::string& library) {
   return at == std::string::npos ? "unknown version" : name.substr(at + 4);
 }
 
+// Functions without __device__, as constexpr ones that nvcc takes: NVRTC refuses them otherwise.
+constexpr char kUnannotated[] = "--device-as-default-execution-space";
+
 std::string EndingText(const rtc::Ending& ending, std::int64_t wall_seconds) {
   if (WIFSIGNALED(ending.wait_status)) {
     const int signal = WTERMSIG(ending.wait_status);
@@ -106,6 +109,7 @@ class RtcCompiler final : public KernelCompiler {
     for (const std::string& more : hello.more_libraries) builds += "+" + BuildIdOf(more);
     compiler_ = fmt::format("{} {} ({})", name(), version_, builds);
     identity_ = fmt::format("{}; headers {}", compiler_, DialectHeadersDigest().substr(0, 16));
+    if (options_.nvrtc) identity_ += fmt::format("; {}", kUnannotated);
     if (options_.nvrtc && options_.include_dirs.empty()) {
       options_.include_dirs = CudaIncludes(hello.library);
     }
@@ -200,7 +204,7 @@ class RtcCompiler final : public KernelCompiler {
     if (options_.nvrtc) {
       const std::string arch =
           options.ptx ? "compute_" + request.target.name.substr(3) : request.target.name;
-      wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1"};
+      wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1", kUnannotated};
       if (!options.ptx) wire.options.emplace_back("--ptxas-options=--warn-on-spills");
       if (!shims.first.empty()) wire.options.push_back("--pre-include=" + shims.first);
       for (const std::string& path : options_.include_dirs) wire.options.push_back("-I" + path);

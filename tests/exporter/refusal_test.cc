@@ -45,6 +45,20 @@ TEST(Refusal, MissingEvidence) {
   ExpectRefused([](json& d, FakeBlobs&) { d["builds"] = json::array(); }, "no code object");
 }
 
+TEST(Refusal, AnErrorThatASanitizerFound) {
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["verification"]["sanitizers"] = {{"memcheck", "passed"},
+                                           {"racecheck", "failed: Race reported, at scale()+0x70"}};
+      },
+      "racecheck found an error");
+  // Not run is no error, and no reason to refuse; the evidence says so.
+  const absl::Status kept = Refusal([](json& d, FakeBlobs&) {
+    d["verification"]["sanitizers"] = {{"memcheck", "not_run: Device not supported"}};
+  });
+  EXPECT_TRUE(kept.ok()) << kept;
+}
+
 TEST(Refusal, AnIntervalThatReachesDownToOne) {
   ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["ratio_low"] = 1.0; }, "not above 1");
 }
