@@ -10,7 +10,7 @@
 #include "core/target.h"
 #include "exporter/generated.h"
 #include "exporter/manifest.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 #include "exporter/runtime_files.h"  // Generated from exporter/runtime.
 
 namespace fettle {

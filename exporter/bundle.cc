@@ -14,6 +14,8 @@
 #include "exporter/generated.h"
 #include "exporter/manifest.h"
 #include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
+#include "exporter/runtime_headers.h"
 #include "exporter/signature.h"
 #include "store/compress.h"
 
@@ -147,6 +149,7 @@ absl::StatusOr<BundleFiles> LayOut(const std::vector<ProvenVariant>& proven, Blo
   files[fmt::format("include/fettle_ops/{}.hpp", name)] = AliasHeader(model);
   files.merge(RuntimeHeaderFiles());
   files.merge(CmakePackage(model));
+  files.merge(CmakeFromSource(model));
   files.merge(TorchBinding(model));
   files.merge(ReferenceFiles(model));
   files.merge(TunedCsv(model));

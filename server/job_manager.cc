@@ -51,7 +51,7 @@ absl::Status CheckSubmit(const v1::SubmitJobRequest& request,
     return errors::TooLong("options_json", request.options_json().size(), limits::kMaxOptionsBytes);
   }
   if (request.target() != "auto") {
-    if (absl::StatusOr<Target> target = FindTarget(request.target()); !target.ok()) {
+    if (absl::StatusOr<Target> target = FindDeviceTarget(request.target()); !target.ok()) {
       return errors::BadField("target", StatusText(target.status()));
     }
   }

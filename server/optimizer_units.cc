@@ -38,7 +38,7 @@ absl::StatusOr<LoadedTask> LoadTask(const OptimizerParts& parts, const std::stri
   }
   loaded.task = *std::move(task);
   if (target != "auto") {
-    if (absl::Status known = FindTarget(target).status(); !known.ok()) {
+    if (absl::Status known = FindDeviceTarget(target).status(); !known.ok()) {
       return errors::BadField("target", StatusText(known));
     }
   }

@@ -161,7 +161,7 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   }
   UnitServices services;
   FETTLE_ASSIGN_OR_RETURN(services.task, TaskOf(unit, blobs));
-  FETTLE_ASSIGN_OR_RETURN(services.target, FindTarget(unit.target));
+  FETTLE_ASSIGN_OR_RETURN(services.target, FindDeviceTarget(unit.target));
   if (unit.kind != UnitKind::kCompile) {
     FETTLE_ASSIGN_OR_RETURN(services.lane, LaneFor(unit));
     services.target = services.lane->device().target;
