@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/portable_target.h"
+
 namespace fettle {
 namespace {
 
@@ -57,7 +59,6 @@ Target Cpu() {
 // Limits are those of the first architecture of that number.
 Target Portable(std::string name, Target like) {
   like.name = std::move(name);
-  like.portable = true;
   return like;
 }
 
@@ -115,9 +116,11 @@ absl::StatusOr<Target> FindTarget(std::string_view name) {
                                          name.substr(0, 64), fmt::join(known, ", ")));
 }
 
+bool IsPortable(const Target& target) { return target.name.starts_with("compute_"); }
+
 absl::StatusOr<Target> FindDeviceTarget(std::string_view name) {
   absl::StatusOr<Target> target = FindTarget(name);
-  if (target.ok() && target->portable) {
+  if (target.ok() && IsPortable(*target)) {
     return absl::InvalidArgumentError(fmt::format(
         "target '{}' is PTX, which fettle makes for exports alone (fettle export --also "
         "{}); name a device's architecture, such as sm_90a",

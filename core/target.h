@@ -30,19 +30,13 @@ struct Target {
   std::int64_t max_block_dim[3] = {1024, 1024, 64};
   std::int64_t registers = 0;  // 32-bit registers per SM or CU.
   std::int64_t cache = 0;      // Last-level cache (L2 + MALL), bytes.
-  // PTX ("compute_90"): no device's own architecture; the driver compiles it for any later one.
-  // Built for export alone.
-  bool portable = false;
 };
 
 // Values that `target.<key>` may name in expressions: wave, lds, lds_static, cus, max_block,
 // registers, cache.
 std::map<std::string, std::int64_t> TargetVariables(const Target& target);
 
-// The built-in target of that name. kNotFound lists the known names. PTX of an 'a' architecture
-// (compute_90a) would run there alone, so there is none.
+// The built-in target of that name. kNotFound lists the known names.
 absl::StatusOr<Target> FindTarget(std::string_view name);
-// The same for what a device can be. kInvalidArgument: PTX, which is none's own architecture.
-absl::StatusOr<Target> FindDeviceTarget(std::string_view name);
 
 }  // namespace fettle

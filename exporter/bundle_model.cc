@@ -14,6 +14,7 @@
 #include "core/code_object/elf.h"
 #include "core/digest.h"
 #include "core/plan_bind.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "core/task_model.h"
@@ -38,7 +39,7 @@ Vendor VendorOf(const std::string& target) {
 
 bool IsPtx(const std::string& target) {
   const absl::StatusOr<Target> found = FindTarget(target);
-  return found.ok() && found->portable;
+  return found.ok() && IsPortable(*found);
 }
 
 std::string ObjectPath(const std::string& target, const std::string& id, std::size_t index) {

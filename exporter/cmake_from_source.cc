@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/portable_target.h"
 #include "core/target.h"
 #include "exporter/generated.h"
 #include "exporter/operator_view.h"
@@ -76,7 +77,7 @@ std::string Call(const BundleModel& model, const BundleBuild& build, const std::
     flags = {"--genco", "--offload-arch=" + build.target};
     macros = {"-DFETTLE_TARGET_AMD=1"};
   } else {
-    flags = {target->portable ? "-ptx" : "-cubin", "-arch=" + build.target};
+    flags = {IsPortable(*target) ? "-ptx" : "-cubin", "-arch=" + build.target};
     macros = {"-DFETTLE_TARGET_NVIDIA=1"};
   }
   for (const auto& [name, value] : build.macros)

@@ -11,6 +11,7 @@
 #include "compiler/facts/code_facts.h"
 #include "core/code_object/elf.h"
 #include "core/digest.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "core/work_unit.h"
@@ -204,7 +205,7 @@ void Verifier::CheckObject(const json& build) {
     }
     if (!symbols.contains("fettle_cpu_module_info"))
       return Problem(path, "no module of the cpu target");
-  } else if (target->portable) {
+  } else if (IsPortable(*target)) {
     const absl::StatusOr<PtxFacts> facts = ReadPtx(*bytes);
     if (!facts.ok()) return Problem(path, std::string(facts.status().message()));
     if (facts->target != "sm_" + name.substr(name.find('_') + 1)) {

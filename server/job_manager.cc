@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/digest.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "server/errors.h"
 #include "server/job_events.h"

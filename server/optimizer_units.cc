@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/errors.h"

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
 #include "profiler/ceilings.h"

@@ -20,6 +20,7 @@
 #include "compiler/gpu/gpu_source.h"
 #include "compiler/gpu/rtc_diagnostics.h"
 #include "compiler/sandbox.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -202,8 +203,8 @@ class RtcCompiler final : public KernelCompiler {
       }
     }
     if (options_.nvrtc) {
-      const bool ptx = options.ptx || request.target.portable;
-      const std::string arch = options.ptx && !request.target.portable
+      const bool ptx = options.ptx || IsPortable(request.target);
+      const std::string arch = options.ptx && !IsPortable(request.target)
                                    ? "compute_" + request.target.name.substr(3)
                                    : request.target.name;
       wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1"};
@@ -219,7 +220,7 @@ class RtcCompiler final : public KernelCompiler {
     }
     wire.options.insert(wire.options.end(), options.arguments.begin(), options.arguments.end());
     wire.entries = request.entries;
-    wire.want_ptx = options.ptx || request.target.portable;
+    wire.want_ptx = options.ptx || IsPortable(request.target);
     wire.cpu_seconds = options_.cpu_seconds;
     wire.wall_seconds = options_.wall_seconds;
     wire.address_space_bytes = options_.address_space_bytes;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/target.h"
 
+#include "core/portable_target.h"
+
 namespace fettle {
 namespace {
 
@@ -28,11 +30,11 @@ TEST(FindTarget, PtxIsForLaterArchitecturesSoThereIsNoneOfOneAlone) {
   for (const std::string name : {"compute_80", "compute_90", "compute_100"}) {
     const auto target = FindTarget(name);
     ASSERT_TRUE(target.ok()) << target.status();
-    EXPECT_TRUE(target->portable);
+    EXPECT_TRUE(IsPortable(*target));
     EXPECT_EQ(target->name, name);
     EXPECT_EQ(target->vendor, Vendor::kNvidia);
   }
-  EXPECT_FALSE(FindTarget("sm_80")->portable);
+  EXPECT_FALSE(IsPortable(*FindTarget("sm_80")));
   EXPECT_TRUE(FindDeviceTarget("sm_80").ok());
   const auto device = FindDeviceTarget("compute_90");
   EXPECT_EQ(device.status().code(), absl::StatusCode::kInvalidArgument);
