@@ -39,7 +39,7 @@ TEST(Ptx, ReadsDamagedText) {
     for (int k = 0; k < 8; ++k) text[random() % text.size()] = static_cast<char>(random());
     text.resize(random() % (text.size() + 1));
     const auto facts = ReadPtx(text);
-    if (facts.ok()) EXPECT_FALSE(facts->kernels.empty());
+    EXPECT_TRUE(!facts.ok() || !facts->kernels.empty());
   }
 }
 
