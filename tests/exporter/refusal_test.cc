@@ -76,8 +76,15 @@ TEST(Refusal, AnErrorOfTheCheckingRuntime) {
         d["verification"]["check_mode"] = "failed: out of bounds read in kernel.cu:7";
       },
       "the checking runtime found an error: failed: out of bounds read in kernel.cu:7");
-  ExpectRefused([](json& d, FakeBlobs&) { d["verification"]["passed"] = false; },
-                "its verification did not pass");
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["verification"]["passed"] = false;
+        d["verification"]["failure"] = {{"verdict", "INCORRECT"},
+                                        {"stage", "verify"},
+                                        {"reason_code", "mismatch"},
+                                        {"message", "y is wrong"}};
+      },
+      "its verification did not pass");
   ExpectRefused([](json& d, FakeBlobs&) { d["verification"]["cases"][1]["passed"] = false; },
                 "case checked/0 failed verification");
 }
