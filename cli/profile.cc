@@ -12,10 +12,10 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
+#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/verify.h"
-#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {

@@ -98,8 +98,8 @@ std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source
   Section(text, "Verdict",
           verdict.is_null() ? "  under way\n" : "  " + VerdictText(verdict) + "\n");
   if (!TextOf(verdict, "case").empty()) {
-    text +=
-        fmt::format("  to see it here: fettle reproduce {} --task FOLDER\n", candidate.digest());
+    text += fmt::format("  to see it here: fettle reproduce {} --task FOLDER\n",
+                        candidate.digest());
   }
   Section(text, "Timing", MeasurementTable(ParseDocument(candidate.measurement_json()), width));
   Section(text, "Correctness",
