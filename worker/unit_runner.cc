@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
 #include "profiler/ceilings.h"
@@ -165,7 +166,7 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   }
   UnitServices services;
   FETTLE_ASSIGN_OR_RETURN(services.task, TaskOf(unit, blobs));
-  FETTLE_ASSIGN_OR_RETURN(services.target, FindTarget(unit.target));
+  FETTLE_ASSIGN_OR_RETURN(services.target, FindDeviceTarget(unit.target));
   if (unit.kind != UnitKind::kCompile) {
     FETTLE_ASSIGN_OR_RETURN(services.lane, LaneFor(unit));
     services.target = services.lane->device().target;
