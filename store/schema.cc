@@ -292,6 +292,11 @@ CREATE TABLE transcripts (         -- The conversation that a candidate came fro
   PRIMARY KEY (job_id, candidate_digest)
 ) STRICT, WITHOUT ROWID;
 )sql"},
+    {4, R"sql(
+-- What a job's calls cost is summed with every change of the job: from here, not from the rows with
+-- their long texts.
+CREATE INDEX agent_calls_charges ON agent_calls(job_id, tokens, usd);
+)sql"},
 };
 
 }  // namespace
