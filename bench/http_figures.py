@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the HTTP side: latency of list calls at a fixed rate while a job runs, and what idle
-event streams cost. Usage: bench/run http_figures [--data FOLDER] [--seconds N] [--rate N] [--streams N]
+"""Figures of the HTTP side: when list pages can be used, latency of list calls at a fixed rate while a
+job runs, and what idle event streams cost.
+Usage: bench/run http_figures [--data FOLDER] [--seconds N] [--rate N] [--streams N] [--repeats N]
+                              [--only pages|calls|streams]
 
-Seeds a data folder with 100,000 candidates and 5,000 variants unless one is given, and runs a real
-job on the CPU target beside the calls."""
+Uses a data folder with 100,000 candidates and 5,000 variants, which it makes where it is missing, and
+runs a real job on the CPU target beside the calls. About three minutes on two cores."""
 import argparse
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -28,9 +31,9 @@ def start(data, *arguments):
     server = subprocess.Popen([BIN / "fettle", "serve", "--data-dir", data, "--http", "127.0.0.1:0", *arguments],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
     for line in server.stdout:
-        found = re.search(r"dashboard at http://127.0.0.1:(\d+)/login", line)
+        found = re.search(r"dashboard at (http://127.0.0.1:(\d+)/login\S+)", line)
         if found:
-            return server, int(found.group(1))
+            return server, int(found.group(2)), found.group(1)
     raise SystemExit("the server did not start")
 
 
@@ -101,45 +104,87 @@ def streams(server, port, token, job, number, seconds):
     return without, with_streams, alive
 
 
+def pages(link, repeats):
+    """Milliseconds until list pages can be used, by path; nothing without Node.js and Chromium."""
+    node, chromium = shutil.which("node"), os.environ.get("FETTLE_CHROMIUM") or shutil.which("chromium")
+    if not node or not chromium:
+        print("pages: not measured, since there is no " + ("Node.js" if not node else "chromium"))
+        return {}
+    wanted = ["/jobs=Jobs", "/variants?status==Variants", "/variants?status=&sort=-ratio&q=softmax=Variants"]
+    done = subprocess.run([node, ROOT / "web" / "bench" / "page_times.mjs", link, str(repeats), *wanted], check=True,
+                          capture_output=True, text=True, env={**os.environ, "FETTLE_CHROMIUM": chromium})
+    return json.loads(done.stdout)
+
+
+def submit(data):
+    """A job of many candidates: it must not end before its measurement does."""
+    command = [BIN / "fettle", "submit", ROOT / "tasks" / "histogram", "--target", "cpu", "--candidates", "60",
+               "--no-watch", "--json"]
+    env = {**os.environ, "FETTLE_DATA_DIR": str(data)}
+    return json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)["id"]
+
+
+def get(port, token, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    return json.loads(connection.getresponse().read())
+
+
+def measure(data, options):
+    token_file = data / "operate.token"
+    if options.only in (None, "pages", "streams"):
+        # Without a worker a submitted job stays open: its stream is idle, as are all others.
+        server, port, link = start(data, "--no-worker")
+        token = token_file.read_text().strip()
+        try:
+            if options.only in (None, "pages"):
+                for path, times in pages(link, options.repeats).items():
+                    print(f"{path}: interactive after {quantile(times, .5)} ms (median of {len(times)}; "
+                          f"{min(times)} to {max(times)})", flush=True)
+            if options.only in (None, "streams"):
+                job = submit(data)
+                without, with_streams, alive = streams(server, port, token, job, options.streams, options.seconds)
+                print(f"{alive} of {options.streams} idle streams: {100 * with_streams:.2f} % of a core "
+                      f"(the server without them: {100 * without:.2f} %)", flush=True)
+        finally:
+            server.terminate()
+            server.wait()
+    if options.only in (None, "calls"):
+        server, port, _ = start(data)  # With its worker a job runs.
+        token = token_file.read_text().strip()
+        try:
+            job = submit(data)
+            largest = max(get(port, token, "/api/v1/jobs?limit=500")["jobs"], key=lambda one: one["candidate_count"])["id"]
+            time.sleep(5)
+            before = get(port, token, f"/api/v1/jobs/{job}")["job"]
+            times = latencies(port, token, largest, options.rate, options.seconds)
+            after = get(port, token, f"/api/v1/jobs/{job}")["job"]
+            every = [took for values in times.values() for took in values]
+            print(f"{options.rate:g} requests/s for {options.seconds} s beside a job ({before['state']} to {after['state']}, "
+                  f"{before['candidate_count']} to {after['candidate_count']} candidates): p50 {quantile(every, .5):.1f} ms, "
+                  f"p99 {quantile(every, .99):.1f} ms, most {max(every):.1f} ms")
+            for call, values in sorted(times.items()):
+                print(f"  {call}: p50 {quantile(values, .5):.1f} ms, p99 {quantile(values, .99):.1f} ms ({len(values)})")
+        finally:
+            server.terminate()
+            server.wait()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--rate", type=float, default=50)
     parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=["pages", "calls", "streams"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(options.data or pathlib.Path(folder) / "data")
-        if not options.data:
+        if not (data / "fettle.db").exists():
             subprocess.run([BIN / "seed_store", "--data", data, "--tasks", ROOT / "tasks", "--jobs", "50",
                             "--candidates", "100000", "--variants", "5000"], check=True)
-        # Without a worker a submitted job stays open: its stream is idle, as are all others.
-        server, port = start(data, "--no-worker")
-        token = (data / "operate.token").read_text().strip()
-        env = {**os.environ, "FETTLE_DATA_DIR": str(data)}
-        submit = [BIN / "fettle", "submit", ROOT / "tasks" / "histogram", "--target", "cpu", "--candidates", "60", "--no-watch", "--json"]
-        job = json.loads(subprocess.run(submit, env=env, check=True, capture_output=True, text=True).stdout)["id"]
-        without, with_streams, alive = streams(server, port, token, job, options.streams, options.seconds)
-        print(f"{alive} of {options.streams} idle streams: {100 * with_streams:.2f} % of a core "
-              f"(the server without them: {100 * without:.2f} %)")
-        server.terminate()
-        server.wait()
-        # With its worker the job runs.
-        server, port = start(data)
-        listed = http.client.HTTPConnection("127.0.0.1", port)
-        listed.request("GET", "/api/v1/jobs?limit=500", headers={"Authorization": f"Bearer {token}"})
-        largest = max(json.loads(listed.getresponse().read())["jobs"], key=lambda one: one["candidate_count"])["id"]
-        time.sleep(5)
-        times = latencies(port, token, largest, options.rate, options.seconds)
-        listed.request("GET", f"/api/v1/jobs/{job}", headers={"Authorization": f"Bearer {token}"})
-        state = json.loads(listed.getresponse().read())["job"]
-        server.terminate()
-        server.wait()
-        every = [took for values in times.values() for took in values]
-        print(f"{options.rate:g} requests/s for {options.seconds} s beside a running job ({state['state']}, "
-              f"{state['candidate_count']} candidates): p50 {quantile(every, .5):.1f} ms, p99 {quantile(every, .99):.1f} ms, most {max(every):.1f} ms")
-        for call, values in sorted(times.items()):
-            print(f"  {call}: p50 {quantile(values, .5):.1f} ms, p99 {quantile(values, .99):.1f} ms ({len(values)})")
+        measure(data, options)
 
 
 if __name__ == "__main__":

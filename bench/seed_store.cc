@@ -17,7 +17,9 @@
 #include "server/ids.h"
 #include "server/job_events.h"
 #include "server/provenance.h"
+#include "store/agent_call_store.h"
 #include "store/candidate_store.h"
+#include "store/device_store.h"
 #include "store/job_store.h"
 #include "store/store.h"
 #include "store/variant_store.h"
@@ -28,6 +30,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
+constexpr const char* kModels[] = {"Seeded GPU", "Seeded AMD GPU"};
 constexpr int kBlocks = 12;
 constexpr int kCandidatesPerTransaction = 2'000;
 
@@ -51,6 +54,7 @@ class Seeder {
 
   absl::Status Run() {
     FETTLE_RETURN_IF_ERROR(ReadTasks());
+    FETTLE_RETURN_IF_ERROR(Devices());
     const int per_job = std::max(1, options_.candidates / options_.jobs);
     const int wins = std::max(1, options_.variants / options_.jobs);
     now_ = SystemClock().NowNs() - options_.jobs * 3'600 * kSecondNs;
@@ -103,6 +107,67 @@ class Seeder {
     });
   }
 
+  // What workers would have reported, one device of each of the two models.
+  absl::Status Devices() {
+    DeviceReportRow nvidia;
+    nvidia.host = "seeded";
+    nvidia.device_id = "cuda:0";
+    nvidia.model = Text(kModels[0]);
+    nvidia.target = "sm_90a";
+    nvidia.driver = Text("seeded");
+    nvidia.worker_id = "seeded";
+    nvidia.health = "ok";
+    nvidia.bytes_per_s = 4.0e12;
+    nvidia.cached_bytes_per_s = 9.1e12;
+    nvidia.flops_per_s = 9.6e14;
+    nvidia.flops8_per_s = 1.92e15;
+    nvidia.aa_json = Json{{"candidates", 40},     {"confirmations", 3},
+                          {"false_wins", 0},      {"ratio_low", 0.991},
+                          {"ratio_high", 1.008},  {"spread_median", 0.0014},
+                          {"spread_p95", 0.0061}, {"measured_ns", SystemClock().NowNs()}}
+                         .dump();
+    nvidia.reported_ns = SystemClock().NowNs();
+    DeviceReportRow amd = nvidia;
+    amd.device_id = "hip:0";
+    amd.model = Text(kModels[1]);
+    amd.target = "gfx950";
+    amd.health = "suspect";
+    amd.aa_json.clear();
+    return store_.Write([&](Connection& db) -> absl::Status {
+      FETTLE_RETURN_IF_ERROR(PutDeviceReport(db, nvidia));
+      return PutDeviceReport(db, amd);
+    });
+  }
+
+  // Two rounds of a conversation that nobody had.
+  absl::Status Conversation(Connection& db, JobRow& job) {
+    const std::string said = Text("Seeded: no model was asked.");
+    for (const char* kind :
+         {"model/plan", "model/write", "try/compile", "model/plan", "model/write"}) {
+      AgentCallRow call;
+      call.job_id = job.id;
+      call.kind = kind;
+      call.model = Text("seeded");
+      call.request_digest = std::string(64, 'f');
+      call.request =
+          Json{{"system", said}, {"messages", {{{"role", "user"}, {"text", said}}}}}.dump();
+      call.reply =
+          Json{{"text", said}, {"calls", {{{"name", said}, {"input", {{said, said}}}}}}}.dump();
+      call.state = call_state::kAnswered;
+      call.created_ns = now_;
+      FETTLE_RETURN_IF_ERROR(InsertAgentCall(db, call));
+      const bool model = std::string_view(kind).starts_with("model");
+      call.tokens = model ? 8'200 : 0;
+      call.usd = model ? 0.041 : 0;
+      call.device_ms = model ? 0 : 120;
+      call.ended_ns = now_ + 4 * kSecondNs;
+      FETTLE_RETURN_IF_ERROR(UpdateAgentCall(db, call));
+      job.spent.tokens += call.tokens;
+      job.spent.usd += call.usd;
+    }
+    return absl::OkStatus();
+  }
+
   TunableValues DrawValues(const KernelSpec& kernel) {
     TunableValues values = kernel.values;
     for (const Tunable& tunable : kernel.tunables) {
@@ -115,7 +180,7 @@ class Seeder {
   Measurement Measured(double ratio, int cases, double base_ns) {
     Measurement measurement;
     measurement.method = "seeded: nothing was measured";
-    measurement.device = {{"model", Text("Seeded GPU")}, {"driver", "seeded"}};
+    measurement.device = {{"model", Text("Seeded device")}, {"driver", "seeded"}};
     for (int i = 0; i < cases; ++i) {
       CaseMeasurement one;
       one.case_label = fmt::format("timed/{}", i);
@@ -205,15 +270,15 @@ class Seeder {
     return result;
   }
 
-  absl::Status Evaluate(Connection& db, const CandidateRow& row, const UnitResult& result,
-                        const char* kind) {
+  absl::Status Evaluate(Connection& db, const JobRow& job, const CandidateRow& row,
+                        const UnitResult& result, const char* kind) {
     EvaluationRow evaluation;
     evaluation.unit_id = fmt::format("{}.{}.{}", row.job_id, row.ordinal, kind);
     evaluation.job_id = row.job_id;
     evaluation.ordinal = row.ordinal;
     evaluation.kind = kind;
     evaluation.verification_passed = true;
-    evaluation.device_model = Text("Seeded GPU");
+    evaluation.device_model = job.device_model;
     evaluation.host = "seeded";
     evaluation.driver = "seeded";
     evaluation.compiler = Text("seeded compiler");
@@ -245,21 +310,25 @@ class Seeder {
   }
 
   absl::Status Job(int index, int candidates, int wins) {
-    const SeedTask& seed = tasks_[static_cast<std::size_t>(index) % tasks_.size()];
+    // Two jobs a task, so that tasks have variants on both targets.
+    const SeedTask& seed = tasks_[static_cast<std::size_t>(index / 2) % tasks_.size()];
     JobRow job;
     job.id = RandomId("j");
     job.request_digest = std::string(64, '0');
     job.task_digest = seed.task->digest();
     job.target = index % 3 == 2 ? "gfx950" : "sm_90a";
-    job.device_model = Text(index % 3 == 2 ? "Seeded AMD GPU" : "Seeded GPU");
+    job.device_model = Text(kModels[index % 3 == 2 ? 1 : 0]);
     job.toolchain = Text("seeded compiler");
-    job.proposer = "tuner";
+    const bool asks = index % 4 == 1;  // A model.
+    job.proposer = asks ? "llm" : "tuner";
     job.seed = RandomSeed();
     job.created_ns = job.started_ns = now_;
     job.state = job_state::kRunning;
     job.stage = job_stage::kSearch;
     job.budget.candidates = candidates;
     job.budget.wall_ms = 3'600'000;
+    if (asks) job.budget.tokens = 100'000;
+    if (asks) job.budget.usd = 0.5;
     job.space_size = "1440";
     KernelUnderTest denominator;
     denominator.kernel = seed.task->baseline();
@@ -272,6 +341,7 @@ class Seeder {
       FETTLE_RETURN_IF_ERROR(InsertJob(db, job));
       FETTLE_RETURN_IF_ERROR(InsertKernel(db, {kernel_digest, std::string(64, 'd'), kernel_json}));
       FETTLE_RETURN_IF_ERROR(Event(db, job, StageEvent("search", Text("seeded"))));
+      if (asks) FETTLE_RETURN_IF_ERROR(Conversation(db, job));
       FETTLE_RETURN_IF_ERROR(
           Event(db, job, NoteEvent(options_.hostile ? kHostile : "seeded", Text("seeded"))));
       return UpdateJob(db, job);
@@ -319,7 +389,7 @@ class Seeder {
     row.parent = last_digests_.empty() || Draw() < 0.2
                      ? ""
                      : last_digests_[random_() % last_digests_.size()];
-    row.proposer = "tuner";
+    row.proposer = job.proposer;
     row.technique = Text(Draw() < 0.5 ? "crossover" : "neighbour");
     row.rationale = Text("Seeded: no proposer wrote this.");
     row.state = candidate_state::kJudged;
@@ -376,7 +446,7 @@ class Seeder {
         for (CaseMeasurement& one : result.measurement->cases) one.blocks.clear();
         result.builds.clear();
       }
-      FETTLE_RETURN_IF_ERROR(Evaluate(db, row, result, win ? "confirm" : "evaluate"));
+      FETTLE_RETURN_IF_ERROR(Evaluate(db, job, row, result, win ? "confirm" : "evaluate"));
       if (win) {
         FETTLE_RETURN_IF_ERROR(Variant(db, job, seed, row, kernel, denominator, result, incumbent));
       }

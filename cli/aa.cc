@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "cli/format.h"
 #include "cli/paths.h"
-#include "core/digest.h"
 #include "core/status_macros.h"
 #include "exporter/speedup.h"
+#include "worker/device_reports.h"
 
 namespace fettle {
 namespace {
@@ -60,11 +59,6 @@ extern "C" void scale_ref(fettle_ref* ref) {
   for (int64_t i = 0; i < fettle_row_count(y); ++i) y.values[i] = 2 * x.values[fettle_row(y, i)];
 }
 )";
-
-std::string FileOf(const std::string& folder, const DeviceInfo& device) {
-  const std::string key = device.model + "\n" + device.uuid + "\n" + device.driver;
-  return fmt::format("{}/aa/{}.json", folder, Sha256Hex(key).substr(0, 16));
-}
 
 double Quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
@@ -160,22 +154,14 @@ absl::StatusOr<json> MeasureAa(Context& context, LocalLab& lab, const AaOptions&
     if (SummarizeSpeedup(confirmed).verdict.verdict == Verdict::kWin) ++counted.false_wins;
   }
   context.terminal.Status("");
-  const json kept = Add(StoredAa(options.folder, *device), *device, counted);
+  const std::filesystem::path path = AaFile(options.folder, *device);
+  const json kept = Add(KeptAa(path), *device, counted);
   FETTLE_RETURN_IF_ERROR(MakePrivateFolder(options.folder + "/aa"));
-  const std::string path = FileOf(options.folder, *device);
   std::ofstream out(path);
   out << kept.dump(1) << "\n";
   out.close();
-  if (!out) return absl::UnavailableError(fmt::format("write {}", path));
+  if (!out) return absl::UnavailableError(fmt::format("write {}", path.string()));
   return kept;
-}
-
-json StoredAa(const std::string& folder, const DeviceInfo& device) {
-  std::ifstream in(FileOf(folder, device));
-  std::stringstream text;
-  text << in.rdbuf();
-  json kept = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  return kept.is_object() ? kept : json();
 }
 
 std::string AaText(const json& kept) {

@@ -25,9 +25,6 @@ struct AaOptions {
 // kUnavailable: no such device, or nothing could be measured on it.
 absl::StatusOr<nlohmann::json> MeasureAa(Context& context, LocalLab& lab, const AaOptions& options);
 
-// What is kept of a device; null where nothing is.
-nlohmann::json StoredAa(const std::string& folder, const DeviceInfo& device);
-
 // One line for a person.
 std::string AaText(const nlohmann::json& kept);
 

@@ -10,6 +10,7 @@
 #include "cli/local.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "worker/device_reports.h"
 #include "worker/sandbox.h"
 #include "worker/toolchains.h"
 
@@ -111,7 +112,7 @@ class DoctorCommand final : public Subcommand {
     if (lab.ok()) {
       for (const DeviceInfo& device : lab->runner->devices()) {
         json described = DeviceJson(device);
-        const json aa = StoredAa(local_.ToOptions().cache_dir, device);
+        const json aa = KeptAa(AaFile(local_.ToOptions().cache_dir, device));
         if (aa.is_object()) described["aa"] = AaText(aa);
         if (ceilings_) {
           const auto ceilings = lab->runner->CeilingsOf(device.id, context.stop);

@@ -171,12 +171,6 @@ absl::StatusOr<Ceilings> MeasureDevice(Device& device) {
   return ceilings;
 }
 
-std::filesystem::path FileFor(const std::filesystem::path& folder, const DeviceInfo& device) {
-  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", device.id, device.model, device.uuid,
-                                      device.partition, device.driver);
-  return folder / fmt::format("ceilings-{}.json", Sha256Hex(key).substr(0, 16));
-}
-
 }  // namespace
 
 absl::StatusOr<Ceilings> MeasureCeilings(Device& device) {
@@ -201,20 +195,29 @@ absl::StatusOr<Ceilings> CeilingsFromJson(const nlohmann::json& json) {
   return ceilings;
 }
 
+std::filesystem::path CeilingsFile(const std::filesystem::path& folder, const DeviceInfo& device) {
+  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", device.id, device.model, device.uuid,
+                                      device.partition, device.driver);
+  return folder / fmt::format("ceilings-{}.json", Sha256Hex(key).substr(0, 16));
+}
+
+std::optional<Ceilings> KeptCeilings(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  if (!in) return std::nullopt;
+  std::stringstream text;
+  text << in.rdbuf();
+  const auto document = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return std::nullopt;
+  absl::StatusOr<Ceilings> kept = CeilingsFromJson(document.value("ceilings", nlohmann::json()));
+  if (!kept.ok()) return std::nullopt;
+  return *kept;
+}
+
 absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
                                         const DeviceInfo& device,
                                         const std::function<absl::StatusOr<Ceilings>()>& measure) {
-  const std::filesystem::path path = FileFor(folder, device);
-  if (std::ifstream in(path); in) {
-    std::stringstream text;
-    text << in.rdbuf();
-    const auto document = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-    if (document.is_object()) {
-      const absl::StatusOr<Ceilings> stored =
-          CeilingsFromJson(document.value("ceilings", nlohmann::json()));
-      if (stored.ok()) return stored;
-    }
-  }
+  const std::filesystem::path path = CeilingsFile(folder, device);
+  if (const std::optional<Ceilings> kept = KeptCeilings(path)) return *kept;
   FETTLE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure());
   // Written whole or not at all; without the file the next process measures again.
   std::error_code error;

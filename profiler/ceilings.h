@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <absl/status/statusor.h>
@@ -18,6 +19,11 @@ namespace fettle {
 // multiplication (device/gpu_kernels.h, MatrixProbe), in bursts of about 2 ms on random values.
 // Takes about a second. kResourceExhausted: not enough memory.
 absl::StatusOr<Ceilings> MeasureCeilings(Device& device);
+
+// Where StoredCeilings keeps those of a device, and what is there; nullopt: nothing that can be
+// used.
+std::filesystem::path CeilingsFile(const std::filesystem::path& folder, const DeviceInfo& device);
+std::optional<Ceilings> KeptCeilings(const std::filesystem::path& file);
 
 // Ceilings of one device with one driver, measured once and kept in `folder` with the device's
 // identity and driver version. A file that is

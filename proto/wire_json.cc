@@ -177,7 +177,8 @@ json ToJson(const v1::Worker& worker) {
           {"devices", ParseDocument(worker.devices_json())},
           {"compilers", ParseDocument(worker.compilers_json())},
           {"connected_ns", ToNs(worker.connected())},
-          {"leased_units", worker.leased_units()}};
+          {"leased_units", worker.leased_units()},
+          {"device_states", ParseDocument(worker.device_states_json())}};
 }
 
 }  // namespace fettle

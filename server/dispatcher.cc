@@ -18,6 +18,14 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // Confirmations go first: the job's incumbent depends on them.
 int Urgency(UnitKind kind) { return kind == UnitKind::kConfirm ? 0 : 1; }
 
+// What a worker said of a device before; empty where it said nothing.
+DeviceReportRow ReportOf(const WorkerView& view, const std::string& device_id) {
+  for (const DeviceReport& report : view.reports) {
+    if (report.row.device_id == device_id) return report.row;
+  }
+  return {};
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(Store& store, Clock& clock, DispatcherOptions options)
@@ -169,6 +177,21 @@ std::vector<WorkerView> Dispatcher::Workers() const {
   return views_;
 }
 
+DispatcherCounts Dispatcher::Counts() const {
+  const std::lock_guard lock(mutex_);
+  return published_counts_;
+}
+
+void Dispatcher::PublishCounts() {
+  counts_.pending = counts_.leased = 0;
+  for (const auto& [id, unit] : units_) {
+    if (unit->state == State::kPending) ++counts_.pending;
+    if (unit->state == State::kLeased || unit->state == State::kUnclaimed) ++counts_.leased;
+  }
+  const std::lock_guard lock(mutex_);
+  published_counts_ = counts_;
+}
+
 void Dispatcher::Loop() {
   while (true) {
     std::deque<std::function<void()>> tasks;
@@ -192,6 +215,7 @@ void Dispatcher::Loop() {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, limits::kRetryPause, [this] { return stopping_; });
     }
+    PublishCounts();
     if (views_stale_) Publish();
   }
 }
@@ -281,9 +305,44 @@ void Dispatcher::HandleMessage(WorkerLink* link, const v1::WorkerMessage& messag
       found->second.draining = true;
       views_stale_ = true;
       break;
+    case v1::WorkerMessage::kHeartbeat:
+      HandleHeartbeat(found->second, message.heartbeat());
+      break;
     default:
-      break;  // Heartbeats only keep the session alive.
+      break;
   }
+}
+
+void Dispatcher::HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat) {
+  if (heartbeat.state_json() == worker.state_json) return;
+  worker.state_json = heartbeat.state_json();
+  absl::StatusOr<std::vector<DeviceReport>> reports = ParseDeviceReports(worker.state_json);
+  if (!reports.ok()) {
+    spdlog::warn("device_reports_malformed worker={} error={}", worker.view.id,
+                 StatusText(reports.status()));
+    return;
+  }
+  std::vector<DeviceReportRow> changed;
+  for (DeviceReport& report : *reports) {
+    const DeviceReportRow before = ReportOf(worker.view, report.row.device_id);
+    report.row.host = worker.view.host;
+    report.row.worker_id = worker.view.id;
+    report.row.reported_ns = before.reported_ns;
+    if (report.row == before) continue;
+    report.row.reported_ns = clock_.NowNs();
+    changed.push_back(report.row);
+  }
+  worker.view.reports = *std::move(reports);
+  views_stale_ = true;
+  if (changed.empty()) return;
+  // Nothing waits for these rows: where they cannot be stored, the next change tries again.
+  const absl::Status stored = store_.Write([&changed](Connection& db) -> absl::Status {
+    for (const DeviceReportRow& row : changed) {
+      FETTLE_RETURN_IF_ERROR(PutDeviceReport(db, row));
+    }
+    return absl::OkStatus();
+  });
+  if (!stored.ok()) spdlog::warn("device_reports_not_stored error={}", StatusText(stored));
 }
 
 void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
@@ -315,6 +374,7 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
   }
   unit.state = State::kDelivered;
   unit.holder = link;
+  ++counts_.results;
   UnitEnd outcome;
   outcome.unit = unit.ticket.row;
   outcome.has_result = true;
@@ -374,6 +434,7 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
     views_stale_ = true;
   }
   UnitTicket& ticket = unit.ticket;
+  ++counts_.returned;
   if (counts) ++ticket.failures;
   spdlog::info("unit_returned job_id={} unit={} attempt={} failures={} reason={}",
                ticket.row.job_id, ticket.row.id, ticket.row.attempt, ticket.failures, reason);
@@ -496,6 +557,7 @@ void Dispatcher::Lease(Unit& unit, Worker& worker) {
   unit.until =
       clock_.Steady() + std::chrono::milliseconds(ticket.unit.deadline_ms) + options_.lease_slack;
   ++worker.view.held;
+  ++counts_.leases;
   views_stale_ = true;
   if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
   ticket.unit.id = ticket.row.id;

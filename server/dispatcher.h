@@ -18,6 +18,7 @@
 #include "core/work_unit.h"
 #include "fettle/v1/worker.pb.h"
 #include "server/limits.h"
+#include "server/worker_report.h"
 #include "store/records.h"
 #include "store/store.h"
 
@@ -45,6 +46,7 @@ struct WorkerView {
   std::string id, host, version, state;  // state: idle, busy, draining, lost.
   std::string devices_json, compilers_json;
   std::vector<OfferedDevice> devices;
+  std::vector<DeviceReport> reports;  // As its last heartbeat said.
   std::int64_t connected_ns = 0;
   int slots = 0, held = 0;
 };
@@ -70,6 +72,14 @@ struct UnitTicket {
   // Called once, on the dispatcher's thread; must not block. With a result, the owner then calls
   // Settle (it is stored) or Reject (it is unusable).
   std::function<void(UnitEnd)> done;
+};
+
+// Units now, and what became of leases since the start.
+struct DispatcherCounts {
+  std::int64_t pending = 0, leased = 0;
+  std::int64_t leases = 0;    // Handed out.
+  std::int64_t results = 0;   // Ended with a result.
+  std::int64_t returned = 0;  // Ended without: given back, lost or too late.
 };
 
 struct DispatcherOptions {
@@ -117,6 +127,7 @@ class Dispatcher {
   // Units that connected workers can hold for that device.
   int Slots(const std::string& target, const std::string& device_model) const;
   std::vector<WorkerView> Workers() const;
+  DispatcherCounts Counts() const;
 
   // Ends the thread. Leases stay as they are, for the next start. Idempotent.
   void Stop();
@@ -133,6 +144,7 @@ class Dispatcher {
     std::shared_ptr<WorkerLink> link;
     WorkerView view;
     std::map<std::string, std::string> toolchains;  // By target.
+    std::string state_json;                         // Of the last heartbeat.
     bool draining = false;
     std::chrono::steady_clock::time_point last_seen;
   };
@@ -146,6 +158,7 @@ class Dispatcher {
   // The rest runs on the thread.
   void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello);
   void HandleMessage(WorkerLink* link, const v1::WorkerMessage& message);
+  void HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat);
   void HandleDone(WorkerLink* link, const v1::UnitDone& done);
   void HandleReturned(WorkerLink* link, const v1::UnitReturned& returned);
   void HandleDisconnect(WorkerLink* link, const std::string& reason);
@@ -159,6 +172,7 @@ class Dispatcher {
   // Writes the collected row changes, then runs the collected actions. False: kept for later.
   bool Commit();
   void Publish();
+  void PublishCounts();
   void Forget(const std::string& unit_id);
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
@@ -175,6 +189,7 @@ class Dispatcher {
   std::map<WorkerLink*, Worker> workers_;
   std::vector<RowChange> changes_;
   std::vector<std::function<void()>> after_commit_;
+  DispatcherCounts counts_;
   std::function<void()> workers_changed_;
   bool views_stale_ = false;
 
@@ -182,6 +197,7 @@ class Dispatcher {
   std::condition_variable wake_;
   std::deque<std::function<void()>> inbox_;                                // Guarded by mutex_.
   std::vector<WorkerView> views_;                                          // Guarded by mutex_.
+  DispatcherCounts published_counts_;                                      // Guarded by mutex_.
   std::map<std::pair<std::string, std::string>, std::string> toolchains_;  // (target, model).
                                                                            // Guarded by mutex_.
   bool stopping_ = false;                                                  // Guarded by mutex_.

@@ -25,6 +25,7 @@ inline constexpr int kWatchPage = 64;  // Events read at a time for a stream.
 inline constexpr std::size_t kMaxHasBlobs = 10'000;
 
 inline constexpr int kMaxWorkers = 1024;
+inline constexpr std::size_t kMaxWorkerStateBytes = 64U << 10;  // Of one heartbeat.
 inline constexpr int kMaxSlots = 64;          // Units one worker may hold at once.
 inline constexpr int kMaxQueuedCalls = 1000;  // Unary calls waiting for a thread.
 inline constexpr int kMaxActiveJobs = 8;      // Others wait in the queue.

@@ -310,6 +310,13 @@ v1::ListWorkersResponse OptimizerCalls::ListWorkers() const {
     worker.set_compilers_json(view.compilers_json);
     *worker.mutable_connected() = TimestampFromNs(view.connected_ns);
     worker.set_leased_units(view.held);
+    nlohmann::json states = nlohmann::json::array();
+    for (const DeviceReport& report : view.reports) {
+      nlohmann::json state = DeviceReportJson(report.row);
+      state["load"] = report.load;
+      states.push_back(std::move(state));
+    }
+    worker.set_device_states_json(states.dump(-1, ' ', false, kReplaceInvalid));
   }
   return response;
 }

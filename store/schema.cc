@@ -293,6 +293,30 @@ CREATE TABLE transcripts (         -- The conversation that a candidate came fro
 ) STRICT, WITHOUT ROWID;
 )sql"},
     {4, R"sql(
+CREATE TABLE device_reports (      -- What workers last said of their devices.
+  host TEXT NOT NULL,
+  device_id TEXT NOT NULL,
+  model TEXT NOT NULL,
+  target TEXT NOT NULL,
+  driver TEXT NOT NULL,
+  uuid TEXT NOT NULL,
+  partition TEXT NOT NULL,
+  worker_id TEXT NOT NULL,
+  health TEXT NOT NULL CHECK (health IN ('ok', 'suspect', 'quarantined')),
+  bytes_per_s REAL NOT NULL,       -- Measured ceilings; 0: not measured.
+  cached_bytes_per_s REAL NOT NULL,
+  flops_per_s REAL NOT NULL,
+  flops8_per_s REAL NOT NULL,
+  aa_json TEXT NOT NULL,           -- Figures of doctor --aa; empty: never run.
+  reported_ns INTEGER NOT NULL,
+  PRIMARY KEY (host, device_id)
+) STRICT, WITHOUT ROWID;
+
+-- What lists filter, search and sort by: a row itself is mostly provenance, on pages of its own.
+CREATE INDEX variants_listed ON variants(task_digest, target, device_model, status, job_id, id,
+  accepted_ns, ratio, ratio_declared, roofline_fraction, values_json);
+)sql"},
+    {5, R"sql(
 -- What a job's calls cost is summed with every change of the job: from here, not from the rows with
 -- their long texts.
 CREATE INDEX agent_calls_charges ON agent_calls(job_id, tokens, usd);

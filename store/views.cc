@@ -26,11 +26,12 @@ namespace {
   ", ?7) > 0) AND "                                                             \
   "(?8 = '' OR instr(" FETTLE_VARIANT_TEXT ", ?8) > 0) "
 
-#define FETTLE_SORTED(column, compare, direction)                                               \
-  FETTLE_VARIANT_SELECT " FROM variants WHERE " FETTLE_VARIANT_WHERE "AND (?9 = '' OR (" column \
-                        ", id) " compare                                                        \
-                        " (?10, ?9)) "                                                          \
-                        "ORDER BY " column " " direction ", id " direction " LIMIT ?11"
+// The page is chosen by variants_listed alone, then its rows are read.
+#define FETTLE_SORTED(column, compare, direction)                                          \
+  FETTLE_VARIANT_SELECT                                                                    \
+  " FROM variants WHERE id IN (SELECT id FROM variants WHERE " FETTLE_VARIANT_WHERE        \
+  "AND (?9 = '' OR (" column ", id) " compare " (?10, ?9)) ORDER BY " column " " direction \
+  ", id " direction " LIMIT ?11) ORDER BY " column " " direction ", id " direction
 
 struct SortSql {
   VariantSort sort;
@@ -163,8 +164,9 @@ absl::StatusOr<std::int64_t> CountVariants(Connection& db, const VariantSearch& 
 absl::StatusOr<std::vector<CatalogEntry>> ListCatalog(Connection& db) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement select,
-      db.Cached("SELECT tasks.name, target, device_model, count(*) FROM variants JOIN tasks ON "
-                "tasks.digest = task_digest GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"));
+      db.Cached("SELECT tasks.name, target, device_model, count(*) FROM variants INDEXED BY "
+                "variants_listed JOIN tasks ON tasks.digest = task_digest GROUP BY 1, 2, 3 "
+                "ORDER BY 1, 2, 3"));
   return ReadAll<CatalogEntry>(*select, [](const Statement& row) {
     RowReader read(row);
     CatalogEntry entry;

@@ -89,6 +89,11 @@ int Lane::load() const {
   return waiting_ + (busy_ ? 1 : 0);
 }
 
+std::string Lane::health() const {
+  const std::lock_guard lock(mutex_);
+  return quarantined_ ? "quarantined" : suspect_ ? "suspect" : "ok";
+}
+
 RunnerClient::Options Lane::RunnerOptions() const {
   RunnerClient::Options options;
   options.sandbox = SandboxFor(options_, device_.id);

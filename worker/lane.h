@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -61,6 +62,9 @@ class Lane {
   absl::StatusOr<Hold> Enter(std::stop_token stop);
   // Units that hold the lane or wait for it.
   int load() const;
+  // At any time: "ok"; "suspect" after a crash until the device passes its health check;
+  // "quarantined" once it failed too often.
+  std::string health() const;
 
   // What is kept of a task: its reference, in sandboxed processes of its own, and what was judged
   // of its candidates on this device (only by whoever holds the lane). At any time.
@@ -103,7 +107,7 @@ class Lane {
 
   std::unique_ptr<RunnerClient> runner_;  // Serves unit after unit.
   std::unique_ptr<RunnerClient> fresh_;   // Serves one.
-  bool suspect_ = false;                  // A kernel crashed or hung since the last health check.
+  std::atomic<bool> suspect_{false};      // A kernel crashed or hung since the last health check.
   int failed_checks_ = 0;
   std::mutex tasks_mutex_;
   std::map<std::string, std::shared_ptr<TaskState>> tasks_;  // By task digest.

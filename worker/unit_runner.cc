@@ -16,6 +16,7 @@
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
 #include "profiler/ceilings.h"
+#include "worker/device_reports.h"
 #include "worker/lane.h"
 #include "worker/lane_gate.h"
 #include "worker/runner_client.h"
@@ -74,8 +75,9 @@ class UnitRunnerImpl final : public UnitRunner {
  public:
   UnitRunnerImpl(TemporaryFolder folder, Toolchains toolchains,
                  std::vector<std::unique_ptr<Lane>> lanes, std::unique_ptr<Lane> check_lane,
-                 int compile_jobs)
+                 int compile_jobs, std::string cache_dir)
       : folder_(std::move(folder)),
+        reports_(std::move(cache_dir)),
         toolchains_(std::move(toolchains)),
         lanes_(std::move(lanes)),
         check_lane_(std::move(check_lane)),
@@ -92,12 +94,14 @@ class UnitRunnerImpl final : public UnitRunner {
                                  std::stop_token stop) override;
   absl::StatusOr<nlohmann::json> CeilingsOf(const std::string& device_id,
                                             std::stop_token stop) override;
+  nlohmann::json DeviceStates() override;
 
  private:
   absl::StatusOr<std::shared_ptr<const Task>> TaskOf(const WorkUnit& unit, BlobStore& blobs);
   absl::StatusOr<Lane*> LaneFor(const WorkUnit& unit);
 
   const TemporaryFolder folder_;
+  DeviceReports reports_;
   const Toolchains toolchains_;
   const std::vector<std::unique_ptr<Lane>> lanes_;
   // A cpu of its own for check mode of other devices' kernels; null without other devices.
@@ -204,6 +208,25 @@ absl::StatusOr<nlohmann::json> UnitRunnerImpl::CeilingsOf(const std::string& dev
   return absl::NotFoundError(fmt::format("measure {}: no such device here", device_id));
 }
 
+nlohmann::json UnitRunnerImpl::DeviceStates() {
+  nlohmann::json states = nlohmann::json::array();
+  for (const auto& lane : lanes_) {
+    const DeviceInfo& device = lane->device();
+    nlohmann::json state = reports_.Of(device);
+    state["id"] = device.id;
+    state["model"] = device.model;
+    state["target"] = device.target.name;
+    state["driver"] = device.driver;
+    state["uuid"] = device.uuid;
+    state["partition"] = device.partition;
+    state["emulated"] = device.emulated;
+    state["health"] = lane->health();
+    state["load"] = lane->load();
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
 std::string BesideThisProgram() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -289,7 +312,8 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
     if (cpu.ok()) check_lane = *std::move(cpu);
   }
   return std::make_unique<UnitRunnerImpl>(std::move(folder), std::move(toolchains),
-                                          std::move(lanes.open), std::move(check_lane), jobs);
+                                          std::move(lanes.open), std::move(check_lane), jobs,
+                                          options.cache_dir);
 }
 
 }  // namespace fettle

@@ -55,6 +55,12 @@ class UnitRunner {
   // kFailedPrecondition: it is emulated.
   virtual absl::StatusOr<nlohmann::json> CeilingsOf(const std::string& device_id,
                                                     std::stop_token stop) = 0;
+
+  // How the devices are now, at once: [{id, model, target, driver, uuid, partition, emulated,
+  // health
+  // ("ok", "suspect", "quarantined"), load (units that hold it or wait), ceilings, aa}]; the last
+  // two (worker/device_reports.h) where they were measured.
+  virtual nlohmann::json DeviceStates() = 0;
 };
 
 }  // namespace fettle

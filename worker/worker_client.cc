@@ -224,14 +224,14 @@ void Client::Beat(Stream& stream, std::stop_token end) {
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
   while (!end.stop_requested()) {
-    wake.wait_for(lock, end, milliseconds(heartbeat_ms_.load()), [] { return false; });
-    if (end.stop_requested()) return;
     v1::WorkerMessage message;
     const std::vector<std::string> keys = held_.Keys();
     for (const std::string& key : keys) message.mutable_heartbeat()->add_held_units(key);
     message.mutable_heartbeat()->set_state_json(
-        nlohmann::json{{"held", keys.size()}}.dump(-1, ' ', false, kReplaceInvalid));
+        nlohmann::json{{"held", keys.size()}, {"devices", runner_.DeviceStates()}}.dump(
+            -1, ' ', false, kReplaceInvalid));
     if (!Write(stream, message)) return;
+    wake.wait_for(lock, end, milliseconds(heartbeat_ms_.load()), [] { return false; });
   }
 }
 

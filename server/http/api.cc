@@ -73,7 +73,7 @@ Json AnswerOf(const ApiRoute& route) {
 
 }  // namespace
 
-Api::Api(const OptimizerCalls& calls) : calls_(calls), facts_(calls) {
+Api::Api(const OptimizerCalls& calls) : calls_(calls), facts_(calls), metrics_(calls) {
   AddJobRoutes();
   AddVariantRoutes();
   AddServerRoutes();

@@ -15,6 +15,7 @@
 #include "server/access.h"
 #include "server/http/fact_summaries.h"
 #include "server/http/message.h"
+#include "server/http/metrics.h"
 #include "server/optimizer_calls.h"
 
 namespace fettle {
@@ -67,6 +68,7 @@ class Api {
 
   const OptimizerCalls& calls_;
   mutable FactSummaries facts_;
+  mutable Metrics metrics_;
   std::vector<ApiRoute> routes_;
 };
 

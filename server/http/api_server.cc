@@ -13,6 +13,8 @@
 #include "server/http/api.h"
 #include "server/http/api_parts.h"
 #include "server/http/http_json.h"
+#include "server/worker_report.h"
+#include "store/device_store.h"
 
 namespace fettle {
 namespace {
@@ -37,6 +39,7 @@ struct Health {
   // What the floors of its cases were made with: a case's rate over its fraction of the roofline is
   // the memory ceiling where memory binds it, and less elsewhere.
   double memory_ceiling = 0;
+  Json reports = Json::array();  // Of workers, one for each device of that model.
   std::vector<const RecentCase*> rows;
 };
 
@@ -67,11 +70,16 @@ Json Drift(const std::vector<const RecentCase*>& rows) {
 
 absl::StatusOr<HttpResponse> Devices(const OptimizerCalls& calls) {
   std::vector<RecentCase> cases;
+  std::vector<DeviceReportRow> reports;
   FETTLE_RETURN_IF_ERROR(calls.parts().store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(cases, RecentCases(db, kHealthEvaluations));
+    FETTLE_ASSIGN_OR_RETURN(reports, ListDeviceReports(db, ""));
     return absl::OkStatus();
   }));
   std::map<std::pair<std::string, std::string>, Health> devices;
+  for (const DeviceReportRow& report : reports) {
+    devices[{report.model, report.host}].reports.push_back(DeviceReportJson(report));
+  }
   for (const RecentCase& one : cases) {
     Health& health = devices[{one.device_model, one.host}];
     if (!one.driver.empty()) health.drivers.insert(one.driver);
@@ -100,7 +108,23 @@ absl::StatusOr<HttpResponse> Devices(const OptimizerCalls& calls) {
                     {"aa_spread_p95", Quantile(health.spreads, 0.95)},
                     {"memory_ceiling_bytes_per_s", health.memory_ceiling},
                     {"last_ns", health.last_ns},
+                    {"reports", health.reports},
                     {"drift", Drift(health.rows)}});
+  }
+  return JsonResponse({{"devices", std::move(list)}});
+}
+
+absl::StatusOr<HttpResponse> MeasuredCeilings(const OptimizerCalls& calls,
+                                              const ApiRequest& request) {
+  std::vector<DeviceReportRow> reports;
+  FETTLE_RETURN_IF_ERROR(calls.parts().store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(reports, ListDeviceReports(db, request.http.Query("target")));
+    return absl::OkStatus();
+  }));
+  Json list = Json::array();
+  for (const DeviceReportRow& report : reports) {
+    Json one = DeviceReportJson(report);
+    if (!one["ceilings"].is_null()) list.push_back(std::move(one));
   }
   return JsonResponse({{"devices", std::move(list)}});
 }
@@ -123,10 +147,18 @@ void Api::AddServerRoutes() {
                      }});
   routes_.push_back({.method = "GET",
                      .pattern = "/api/v1/devices",
-                     .summary = "What recent measurements say about each device: A/A spread, "
-                                "discarded blocks, drift of the denominator's time",
+                     .summary =
+                         "What workers report and recent measurements say about each device: "
+                         "ceilings, A/A figures, health; A/A spread, discarded blocks, drift "
+                         "of the denominator's time",
                      .answer = "DeviceList",
                      .call = [&calls](const ApiRequest&) { return Devices(calls); }});
+  routes_.push_back({.method = "GET",
+                     .pattern = "/api/v1/ceilings",
+                     .summary = "Devices whose ceilings workers have measured",
+                     .query = {"target"},
+                     .answer = "CeilingList",
+                     .call = [&calls](const ApiRequest& r) { return MeasuredCeilings(calls, r); }});
   routes_.push_back({.method = "GET",
                      .pattern = "/api/v1/server",
                      .summary = "The server",
@@ -151,6 +183,16 @@ void Api::AddServerRoutes() {
          return response;
        },
        .long_call = true});
+  routes_.push_back({.method = "GET",
+                     .pattern = "/metrics",
+                     .summary = "Figures of the service for Prometheus, in its text format",
+                     .call = [this](const ApiRequest&) -> absl::StatusOr<HttpResponse> {
+                       HttpResponse response;
+                       FETTLE_ASSIGN_OR_RETURN(response.body, metrics_.Text());
+                       response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+                       return response;
+                     },
+                     .long_call = true});
   routes_.push_back({.method = "GET",
                      .pattern = "/api/v1/openapi.json",
                      .summary = "This description",

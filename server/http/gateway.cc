@@ -23,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kApi = "/api/";
+constexpr std::string_view kMetrics = "/metrics";  // Where Prometheus looks by default.
 constexpr char kCsrfHeader[] = "x-fettle-csrf";
 constexpr std::size_t kSmallBodyBytes = 64U << 10;
 constexpr std::size_t kMinGzipBytes = 1024;
@@ -34,6 +35,9 @@ constexpr char kContentPolicy[] =
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
+
+// Answered by a call; everything else is a page or one of its files.
+bool IsCall(const std::string& path) { return path.starts_with(kApi) || path == kMetrics; }
 
 bool IsRead(const std::string& method) { return method == "GET" || method == "HEAD"; }
 
@@ -81,7 +85,7 @@ absl::Status HttpGateway::CheckSource(const HttpRequest& request) const {
   const std::string& site = request.Header("sec-fetch-site");
   if (site == "cross-site" || site == "same-site") {
     // A link from elsewhere may open a page, and nothing else.
-    if (request.path.starts_with(kApi) || request.Header("sec-fetch-mode") != "navigate") {
+    if (IsCall(request.path) || request.Header("sec-fetch-mode") != "navigate") {
       return absl::PermissionDeniedError("origin: only pages of this server may call it");
     }
   }
@@ -116,7 +120,7 @@ HttpResponse HttpGateway::SessionAnswer(const Session& session) const {
 
 void HttpGateway::Finish(const HttpRequest& request, HttpResponse response,
                          const std::shared_ptr<HttpReply>& reply) const {
-  if (request.path.starts_with(kApi)) {
+  if (IsCall(request.path)) {
     const bool cacheable = IsRead(request.method) && response.status == 200;
     if (cacheable) {
       const std::string etag = EtagOf(response.body);
@@ -144,7 +148,7 @@ void HttpGateway::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) 
   if (absl::Status allowed = CheckSource(request); !allowed.ok()) {
     return Finish(request, ErrorResponse(allowed), reply);
   }
-  if (request.path.starts_with(kApi)) return HandleApi(std::move(request), std::move(reply));
+  if (IsCall(request.path)) return HandleApi(std::move(request), std::move(reply));
   if (!IsRead(request.method)) {
     HttpResponse response = ErrorResponse(absl::UnimplementedError("method: pages are only read"));
     response.status = 405;

@@ -69,18 +69,21 @@ void FakeWorker::Serve() {
   hello.mutable_hello()->set_host("fake");
   hello.mutable_hello()->set_version("0");
   hello.mutable_hello()->set_slots(options_.slots);
-  hello.mutable_hello()->set_devices_json(
-      nlohmann::json::array(
-          {{{"id", options_.target},
-            {"model", options_.model},
-            {"target", options_.target},
-            {"emulated", options_.emulated}}})
-          .dump());
+  hello.mutable_hello()->set_devices_json(nlohmann::json::array({{{"id", options_.target},
+                                                                  {"model", options_.model},
+                                                                  {"target", options_.target},
+                                                                  {"emulated", options_.emulated}}})
+                                              .dump());
   hello.mutable_hello()->set_compilers_json(
       nlohmann::json::array(
           {{{"name", "fake"}, {"identity", "fake compiler 1"}, {"targets", {options_.target}}}})
           .dump());
   bool alive = stream->Write(hello);
+  for (const std::string& state : options_.states) {
+    v1::WorkerMessage beat;
+    beat.mutable_heartbeat()->set_state_json(state);
+    alive = alive && stream->Write(beat);
+  }
   v1::ServerMessage message;
   while (alive && stream->Read(&message)) {
     if (message.has_cancel()) {

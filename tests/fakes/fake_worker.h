@@ -32,7 +32,8 @@ struct FakeWorkerOptions {
   int slots = 1;
   std::string target = "cpu";
   std::string model = "fake cpu";
-  bool emulated = false;  // Its device.
+  bool emulated = false;            // Its device.
+  std::vector<std::string> states;  // Sent as heartbeats, one after the other, after its Hello.
   // Connect again, some milliseconds after the connection ended.
   bool reconnect = true;
 };

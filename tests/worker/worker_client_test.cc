@@ -59,7 +59,10 @@ class FakeHub final : public v1::WorkerHub::Service {
   void Handle(const v1::WorkerMessage& message, Stream& stream) {
     if (message.has_unit_done()) done.push_back(message.unit_done());
     if (message.has_unit_returned()) returned.push_back(message.unit_returned());
-    if (message.has_heartbeat()) ++heartbeats;
+    if (message.has_heartbeat()) {
+      ++heartbeats;
+      last_state = message.heartbeat().state_json();
+    }
     if (message.has_draining()) ++drains;
     const bool outcome = message.has_unit_done() || message.has_unit_returned();
     if (!outcome || !acknowledge) return;
@@ -126,6 +129,7 @@ class FakeHub final : public v1::WorkerHub::Service {
   std::vector<v1::UnitDone> done;
   std::vector<v1::UnitReturned> returned;
   std::map<std::string, std::string> blobs;
+  std::string last_state;
   int heartbeats = 0, drains = 0, fetches = 0;
   bool acknowledge = true, hang_up = false, refuse = false, damage_next = false;
 
@@ -146,6 +150,7 @@ class FakeRunner final : public UnitRunner {
   absl::StatusOr<nlohmann::json> CeilingsOf(const std::string&, std::stop_token) override {
     return absl::UnimplementedError("measures nothing");
   }
+  nlohmann::json DeviceStates() override { return {{{"id", "cpu"}, {"health", "suspect"}}}; }
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore& blobs,
                                  const std::function<void(std::string)>&,
                                  std::stop_token stop) override {
@@ -254,6 +259,8 @@ TEST_F(WorkerClientTest, SaysWhatItIsAndServesAUnitWithItsBlobs) {
   ASSERT_TRUE(hub_.Wait([this] { return hub_.done.size() == 2; }));
   EXPECT_EQ(hub_.fetches, 1);
   EXPECT_TRUE(hub_.Wait([this] { return hub_.heartbeats > 0; }));
+  const auto state = nlohmann::json::parse(hub_.last_state);
+  EXPECT_EQ(state["devices"][0]["health"], "suspect") << "heartbeats tell how the devices are";
 }
 
 TEST_F(WorkerClientTest, FetchesADamagedBlobAgain) {

@@ -55,6 +55,17 @@ test("compares chosen variants, and adds more", async ({ app, seeded }) => {
   await expect(app.locator("table").first().locator("thead th")).toHaveCount(before + 1);
 });
 
+test("compares two targets by kernel family", async ({ app, seeded }) => {
+  await app.goto(`${seeded.url}/compare?left=gfx950&right=sm_90a`);
+  const region = app.getByRole("region", { name: "Latency ratio by kernel family" });
+  await expect(region.getByRole("columnheader", { name: "Time gfx950 / sm_90a" })).toBeVisible();
+  const rows = region.locator("tbody tr");
+  expect(await rows.count()).toBeGreaterThanOrEqual(2);
+  await expect(rows.first()).toContainText(/is faster/);
+  await app.goto(`${seeded.url}/compare?left=gfx950&right=gfx950`);
+  await expect(app.getByText("Choose two different targets.")).toBeVisible();
+});
+
 test("shows a diff with the baseline, with the parent and with any variant", async ({ app, seeded }) => {
   await app.goto(`${seeded.url}/variants?status=`);
   await app.goto(`${seeded.url}${await firstLink(app, "Variants")}?tab=diff`);
@@ -80,6 +91,7 @@ test("shows samples, clocks and power of a case", async ({ app, seeded }) => {
   await app.goto(seeded.url + (await firstLink(app, "Variants")));
   await app.getByRole("button", { name: "Samples" }).first().click();
   await expect(app.getByRole("img", { name: /Samples of case timed\/0/ })).toBeVisible();
+  await expect(app.getByRole("img", { name: "Clock and power of case timed/0 by block" })).toBeVisible();
   await expect(app.getByText(/clock 1\.\d+–1\.\d+ GHz · power \d+–\d+ W/)).toBeVisible();
 });
 

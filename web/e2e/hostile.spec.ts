@@ -37,6 +37,13 @@ test("hostile strings stay text on every page", async ({ page }) => {
     };
     await tabs(job, ["candidates", "tree", "conversation", "events", "about"]);
     await tabs(variant, ["evidence", "source", "diff", "facts", "provenance", "reproduce"]);
+    // What models said, and what they called.
+    const listed = (await (await page.request.get(`${server.url}/api/v1/jobs?limit=100`)).json()) as { jobs: { id: string; proposer: string }[] };
+    await page.goto(`${server.url}/jobs/${listed.jobs.find((one) => one.proposer === "llm")!.id}?tab=conversation`);
+    await page.locator("summary").first().click();
+    await expect(page.locator(".turns pre", { hasText: "<script>alert(1)</script>" }).first()).toBeVisible();
+    for (const summary of await page.locator(".turns .turns summary").all()) await summary.click();
+    await harmless(page, "conversation");
     await page.goto(`${server.url}${variant}?tab=facts`);
     for (const summary of await page.locator("summary").all()) await summary.click();
     await harmless(page, "compiler log");

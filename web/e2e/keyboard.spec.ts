@@ -1,5 +1,35 @@
 import { expect, test } from "./fixtures";
 
+test("a list is sorted and chosen from, and a diff is read, with the keyboard alone", async ({ app, seeded }) => {
+  await app.goto(`${seeded.url}/variants?status=`);
+  const rows = app.getByRole("table", { name: "Variants" });
+  await expect(rows.locator("a.cover").first()).toBeVisible();
+  const reach = async (what: () => Promise<boolean>) => {
+    for (let i = 0; i < 60; i += 1) {
+      if (await what()) return;
+      await app.keyboard.press("Tab");
+    }
+    throw new Error("not reached within 60 steps");
+  };
+  await reach(() => app.evaluate(() => document.activeElement?.textContent?.startsWith("Speed-up") ?? false));
+  await app.keyboard.press("Enter");
+  await expect(app).toHaveURL(/sort=-ratio/);
+  await reach(() => app.evaluate(() => (document.activeElement as HTMLInputElement | null)?.type === "checkbox"));
+  await app.keyboard.press("Space");
+  await expect(app.getByRole("link", { name: "Compare 1" })).toBeVisible();
+  await reach(() => app.evaluate(() => document.activeElement?.classList.contains("cover") ?? false));
+  await app.keyboard.press("Enter");
+  await expect(app.getByRole("tab", { name: "Evidence" })).toBeVisible();
+  await reach(() => app.evaluate(() => document.activeElement?.getAttribute("role") === "tab"));
+  await app.keyboard.press("ArrowRight");
+  await app.keyboard.press("ArrowRight");
+  await expect(app).toHaveURL(/tab=diff/);
+  await reach(() => app.evaluate(() => document.activeElement?.getAttribute("aria-label") === "Compare the source with"));
+  await app.keyboard.press("ArrowDown");
+  await expect(app).toHaveURL(/against=denominator/);
+  await reach(() => app.evaluate(() => document.activeElement?.classList.contains("diff") ?? false));
+});
+
 test("everything is reached with the keyboard alone", async ({ app, seeded }) => {
   await app.goto(`${seeded.url}/jobs`);
   const rows = app.getByRole("table", { name: "Jobs" });

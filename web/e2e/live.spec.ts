@@ -40,6 +40,12 @@ test("a live job over a restart of its server, to the bundle of its winner", asy
     await page.getByRole("tab", { name: "Events" }).click();
     await expect(page.getByRole("tabpanel").getByText("succeeded")).toBeVisible();
 
+    // Its worker told of the device: what the job measured of it, and how it is.
+    await page.goto(`${server.url}/devices`);
+    await expect(page.locator(".card .badge", { hasText: "ok" }).first()).toBeVisible();
+    await expect(page.getByText(/B\/s memory, .*B\/s caches/).first()).toBeVisible();
+    await expect(page.getByText("fettle doctor --aa --target cpu").first()).toBeVisible();
+
     test.skip(job.job.best_variant_id === "", "no candidate beat the declared configuration on this machine");
     await page.goto(`${server.url}/variants/${job.job.best_variant_id}`);
     await expect(page.getByText("power not recorded").or(page.getByText("timed/0")).first()).toBeVisible();

@@ -13,6 +13,10 @@ async function visit(page: Page, url: string): Promise<{ name: string; path: str
   await page.goto(`${url}/variants`);
   const variant = await firstLink(page, "Variants");
   const ids = await page.getByRole("table", { name: "Variants" }).locator("a.cover").evaluateAll((links) => links.slice(0, 3).map((link) => link.getAttribute("href")!.split("/").pop()));
+  const listed = (await (await page.request.get(`${url}/api/v1/jobs?limit=100`)).json()) as { jobs: { id: string; proposer: string }[] };
+  const asked = listed.jobs.find((one) => one.proposer === "llm")!.id;
+  await page.goto(url + job);
+  const candidate = await firstLink(page, "Candidates");
   const heading = (name: string | RegExp) => async () => expect(page.getByRole("heading", { level: 1, name })).toBeVisible();
   const tab = (name: string, text: string | RegExp) => async () => {
     await expect(page.getByRole("tab", { name, exact: true })).toHaveAttribute("aria-selected", "true");
@@ -23,6 +27,8 @@ async function visit(page: Page, url: string): Promise<{ name: string; path: str
     { name: "job", path: job, ready: async () => expect(page.getByRole("table", { name: "Candidates" }).locator("a.cover").first()).toBeVisible() },
     { name: "job-tree", path: `${job}?tab=tree`, ready: tab("Tree of parents", "candidates: what won") },
     { name: "job-conversation", path: `${job}?tab=conversation`, ready: tab("Conversation", "asks no model") },
+    { name: "job-rounds", path: `/jobs/${asked}?tab=conversation`, ready: tab("Conversation", "Round 2") },
+    { name: "candidate", path: candidate, ready: heading(/Candidate \d+/) },
     { name: "job-events", path: `${job}?tab=events`, ready: tab("Events", "succeeded") },
     { name: "job-about", path: `${job}?tab=about`, ready: tab("About", "Toolchain") },
     { name: "variants", path: "/variants", ready: heading("Variants") },
@@ -35,6 +41,7 @@ async function visit(page: Page, url: string): Promise<{ name: string; path: str
     { name: "compare", path: `/compare?ids=${ids.join(",")}`, ready: async () => expect(page.getByText("All cases")).toBeVisible() },
     { name: "roofline", path: "/roofline", ready: async () => expect(page.getByRole("table", { name: "Timed cases" }).locator("a.cover").first()).toBeVisible() },
     { name: "devices", path: "/devices", ready: async () => expect(page.getByText("A/A spread").first()).toBeVisible() },
+    { name: "login", path: "/login", ready: heading("Log in to fettle") },
     { name: "missing-job", path: "/jobs/unknown", ready: async () => expect(page.getByRole("heading", { name: "Not found" })).toBeVisible() },
     { name: "no-page", path: "/nothing", ready: async () => expect(page.getByText("There is no such page")).toBeVisible() },
   ];
@@ -92,4 +99,25 @@ test("empty, loading, error and disconnected states", async ({ app, seeded }) =>
   await app.unroute("**/api/v1/variants?*");
   await app.getByRole("button", { name: "Try again" }).click();
   await expect(app.getByRole("table", { name: "Variants" }).locator("a.cover").first()).toBeVisible();
+});
+
+test("devices show health, A/A rate, ceilings and drift", async ({ app, seeded }) => {
+  await app.goto(`${seeded.url}/devices`);
+  const card = app.locator(".card", { has: app.getByRole("heading", { name: "Seeded GPU" }) });
+  await expect(card.locator(".badge", { hasText: "ok" })).toBeVisible();
+  await expect(card.getByText("4.00 TB/s memory, 9.10 TB/s caches, 960 Tflop/s 16-bit matrix, 1.92 Pflop/s 8-bit matrix")).toBeVisible();
+  await expect(card.getByText(/0 false wins in 40 \(0\.0 %\)/)).toBeVisible();
+  await expect(card.getByRole("img", { name: /Drift of the baseline's time/ })).toBeVisible();
+  const other = app.locator(".card", { has: app.getByRole("heading", { name: "Seeded AMD GPU" }) });
+  await expect(other.locator(".badge", { hasText: "suspect" })).toBeVisible();
+  await expect(other.getByText("fettle doctor --aa --target gfx950")).toBeVisible();
+});
+
+test("the roofline is under the ceilings that a worker measured", async ({ app, seeded }) => {
+  await app.goto(`${seeded.url}/roofline?target=sm_90a`);
+  await expect(app.getByText("measured on seeded", { exact: true }).first()).toBeVisible();
+  await expect(app.getByRole("img", { name: /ceilings: memory 4\.00 TB\/s, caches 9\.10 TB\/s, 16-bit matrix 960 Tflop\/s/ })).toBeVisible();
+  await app.getByLabel("Operator", { exact: true }).selectOption({ index: 1 });
+  await expect(app).toHaveURL(/task=/);
+  await expect(app.getByRole("table", { name: "Timed cases" }).locator("a.cover").first()).toBeVisible();
 });

@@ -1,13 +1,14 @@
 import { diffLines } from "diff";
 import { describe, expect, it } from "vitest";
-import type { Job, VariantCase } from "../src/api/types";
+import type { AgentCall, DeviceReport, Job, VariantCase } from "../src/api/types";
 import { withQuery } from "../src/api/client";
 import { highlightLines } from "../src/code/highlighted";
 import { burns } from "../src/lib/budget";
 import { latencyRatios } from "../src/lib/compare";
-import { turnsOf } from "../src/lib/conversation";
+import { roundsOf, turnsOf } from "../src/lib/conversation";
+import { aaRate, ceilingsText, healthText } from "../src/lib/devices";
 import { factsLine, flatFacts } from "../src/lib/facts";
-import { ceilingsOf, place } from "../src/lib/roofline";
+import { ceilingLines, ceilingsFor, ceilingsOf, place } from "../src/lib/roofline";
 import { counts, gaps, sideBySide } from "../src/lib/sidebyside";
 import { readParameters, writeParameters } from "../src/lib/url";
 
@@ -114,10 +115,35 @@ describe("latency ratios", () => {
 describe("roofline", () => {
   it("finds the ceilings in the floors", () => {
     const memory = [0.5, 0.8].map((fraction) => timed({ bytes_per_s: 100e9 * fraction, flops_per_s: 10e9 * fraction, roofline_fraction: fraction }));
-    expect(ceilingsOf(memory)).toEqual({ bytesPerSecond: 100e9, flopsPerSecond: 0 });
+    expect(ceilingsOf(memory)).toMatchObject({ bytesPerSecond: 100e9, flopsPerSecond: 0, measuredBy: null });
     const both = [...memory, ...[0.25, 0.5].map((fraction) => timed({ bytes_per_s: 1e9 * fraction, flops_per_s: 500e9 * fraction, roofline_fraction: fraction }))];
-    expect(ceilingsOf(both)).toEqual({ bytesPerSecond: 100e9, flopsPerSecond: 500e9 });
-    expect(ceilingsOf([])).toEqual({ bytesPerSecond: 0, flopsPerSecond: 0 });
+    expect(ceilingsOf(both)).toMatchObject({ bytesPerSecond: 100e9, flopsPerSecond: 500e9 });
+    expect(ceilingsOf([])).toMatchObject({ bytesPerSecond: 0, flopsPerSecond: 0 });
+  });
+  it("prefers what a worker measured on that model", () => {
+    const report = (model: string, bytes: number): DeviceReport => ({
+      id: "cuda:0",
+      model,
+      target: "sm_90a",
+      driver: "",
+      uuid: "",
+      partition: "",
+      host: `h${bytes}`,
+      health: "ok",
+      reported_ns: 1,
+      aa: null,
+      ceilings: { bytes_per_s: bytes, cached_bytes_per_s: 9, flops_per_s: 5, flops8_per_s: 0 },
+    });
+    const reports = [report("m", 3), report("m", 4), report("other", 7), { ...report("m", 9), ceilings: null }];
+    const found = ceilingsFor(reports, "m", []);
+    expect(found).toMatchObject({ bytesPerSecond: 4, cachedBytesPerSecond: 9, flopsPerSecond: 5, measuredBy: { host: "h4" } });
+    expect(ceilingLines(found).map((line) => [line.name, line.main])).toEqual([
+      ["memory", true],
+      ["caches", false],
+      ["16-bit matrix", true],
+    ]);
+    const floors = [0.5, 0.8].map((fraction) => timed({ bytes_per_s: 100e9 * fraction, roofline_fraction: fraction }));
+    expect(ceilingsFor(reports, "unknown", floors)).toMatchObject({ bytesPerSecond: 100e9, measuredBy: null });
   });
   it("places what has both bytes and flops", () => {
     const { points, unplaced } = place([timed({ bytes_per_s: 2, flops_per_s: 8 }), timed({ bytes_per_s: 2 })]);
@@ -161,6 +187,31 @@ describe("conversations", () => {
   it("survive anything else", () => {
     for (const odd of [null, 1, "x", [], {}, [1, null], { plan: 3 }, { messages: "no" }]) expect(turnsOf(odd)).toEqual([]);
     expect(turnsOf([{ role: "user", content: "hi" }])).toMatchObject([{ role: "user", text: "hi" }]);
+  });
+});
+
+describe("rounds", () => {
+  it("begin with a plan", () => {
+    const call = (sequence: number, kind: string, tokens = 0) => ({ sequence, kind, tokens, usd: 0.5, device_ms: 2 }) as AgentCall;
+    const rounds = roundsOf([call(1, "model/plan", 10), call(2, "model/plan", 5), call(3, "model/write"), call(4, "try/compile"), call(5, "model/plan"), call(6, "model/write", 7)]);
+    expect(rounds.map((round) => [round.number, round.calls.map((one) => one.sequence), round.tokens])).toEqual([
+      [1, [1, 2, 3, 4], 15],
+      [2, [5, 6], 7],
+    ]);
+    expect(rounds[0]).toMatchObject({ usd: 2, deviceMs: 8 });
+    expect(roundsOf([call(1, "model/write"), call(2, "model/plan")]).length).toBe(2);
+    expect(roundsOf([])).toEqual([]);
+  });
+});
+
+describe("devices", () => {
+  it("tell what was measured", () => {
+    expect(ceilingsText({ bytes_per_s: 4.244e12, cached_bytes_per_s: 0, flops_per_s: 9.6e14, flops8_per_s: 0 })).toBe("4.24 TB/s memory, 960 Tflop/s 16-bit matrix");
+    expect(ceilingsText({ bytes_per_s: 0, cached_bytes_per_s: 0, flops_per_s: 0, flops8_per_s: 0 })).toBe("none");
+    const aa = { candidates: 40, confirmations: 3, false_wins: 1, ratio_low: 0.99, ratio_high: 1.012, spread_median: 0.0012, spread_p95: 0.01, measured_ns: 1 };
+    expect(aaRate(aa)).toBe("1 false win in 40 (2.5 %), 95 % of ratios 0.990–1.012×, median spread 0.12 %");
+    expect(aaRate({ ...aa, candidates: 0 })).toBe("nothing was compared");
+    for (const health of ["ok", "suspect", "quarantined", "odd"]) expect(healthText(health)).not.toBe("");
   });
 });
 

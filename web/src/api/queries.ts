@@ -1,12 +1,14 @@
 // What pages read, kept by one cache.
 
-import { QueryClient, useInfiniteQuery, useQuery, type InfiniteData } from "@tanstack/react-query";
+import { QueryClient, infiniteQueryOptions, queryOptions, useInfiniteQuery, useQuery, type InfiniteData } from "@tanstack/react-query";
+import { readParameters } from "../lib/url";
 import { ApiError, get, withQuery } from "./client";
 import type {
   AgentCall,
   Candidate,
   CatalogEntry,
   DeviceHealth,
+  DeviceReport,
   FactSummary,
   Job,
   JobEvent,
@@ -44,14 +46,18 @@ export interface JobFilter {
   task: string;
   target: string;
 }
-export function useJobs(filter: JobFilter) {
-  return useInfiniteQuery({
+export const jobDefaults: JobFilter & Record<string, string> = { state: "", task: "", target: "" };
+function jobsOf(filter: JobFilter) {
+  return infiniteQueryOptions({
     queryKey: ["jobs", filter],
     queryFn: ({ pageParam, signal }) =>
       get<JobPage>(withQuery("/api/v1/jobs", { ...filter, limit: 100, cursor: pageParam }), signal),
     initialPageParam: "",
     getNextPageParam: (page) => page.next_cursor || undefined,
   });
+}
+export function useJobs(filter: JobFilter) {
+  return useInfiniteQuery(jobsOf(filter));
 }
 
 /** Puts jobs of the feed into every list and page that shows them; lists that lack one are read again. */
@@ -137,15 +143,18 @@ export interface VariantFilter {
   q: string;
   sort: string;
 }
-export function useVariants(filter: VariantFilter) {
-  return useInfiniteQuery({
+export const variantDefaults: VariantFilter & Record<string, string> = { task: "", target: "", device: "", status: "accepted", job: "", q: "", sort: "-accepted" };
+function variantsOf(filter: VariantFilter) {
+  return infiniteQueryOptions({
     queryKey: ["variants", filter],
     queryFn: ({ pageParam, signal }) =>
       get<VariantPage>(withQuery("/api/v1/variants", { ...filter, limit: 100, cursor: pageParam }), signal),
     initialPageParam: "",
     getNextPageParam: (page) => page.next_cursor || undefined,
-    placeholderData: (previous) => previous,
   });
+}
+export function useVariants(filter: VariantFilter) {
+  return useInfiniteQuery({ ...variantsOf(filter), placeholderData: (previous) => previous });
 }
 
 export function useVariant(id: string) {
@@ -171,12 +180,21 @@ export function useFacts(ids: string[]) {
   });
 }
 
+const catalogQuery = queryOptions({
+  queryKey: ["catalog"],
+  staleTime: 30_000,
+  queryFn: async ({ signal }) => (await get<{ entries: CatalogEntry[] }>("/api/v1/catalog", signal)).entries,
+});
 export function useCatalog() {
-  return useQuery({
-    queryKey: ["catalog"],
-    staleTime: 30_000,
-    queryFn: async ({ signal }) => (await get<{ entries: CatalogEntry[] }>("/api/v1/catalog", signal)).entries,
-  });
+  return useQuery(catalogQuery);
+}
+
+/** Asks for what a list page shows while it is not yet known who asks: one round trip less. */
+export function prefetchList(path: string, search: string): void {
+  if (path === "/variants") void queryClient.prefetchInfiniteQuery(variantsOf(readParameters(search, variantDefaults)));
+  else if (path === "/jobs" || path === "/") void queryClient.prefetchInfiniteQuery(jobsOf(readParameters(search, jobDefaults)));
+  else return;
+  void queryClient.prefetchQuery(catalogQuery);
 }
 
 export interface CaseFilter {
@@ -202,6 +220,16 @@ export function useCases(filter: CaseFilter, enabled = true) {
       } while (cursor !== "");
       return all;
     },
+  });
+}
+
+/** Devices of a target whose ceilings workers have measured. */
+export function useCeilings(target: string) {
+  return useQuery({
+    queryKey: ["ceilings", target],
+    enabled: target !== "",
+    staleTime: 30_000,
+    queryFn: async ({ signal }) => (await get<{ devices: DeviceReport[] }>(withQuery("/api/v1/ceilings", { target }), signal)).devices,
   });
 }
 

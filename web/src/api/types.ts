@@ -292,6 +292,39 @@ export interface VariantCase {
   roofline_fraction: number;
 }
 
+/** What a device was measured to reach; 0: not known. */
+export interface DeviceCeilings {
+  bytes_per_s: number;
+  cached_bytes_per_s: number;
+  flops_per_s: number;
+  flops8_per_s: number;
+}
+/** Of `fettle doctor --aa`. */
+export interface AaFigures {
+  candidates: number;
+  confirmations: number;
+  false_wins: number;
+  ratio_low: number;
+  ratio_high: number;
+  spread_median: number;
+  spread_p95: number;
+  measured_ns: number;
+}
+export interface DeviceReport {
+  id: string;
+  model: string;
+  target: string;
+  driver: string;
+  uuid: string;
+  partition: string;
+  host: string;
+  health: string; // ok, suspect, quarantined
+  reported_ns: number;
+  ceilings: DeviceCeilings | null;
+  aa: AaFigures | null;
+  load?: number; // Of a connected worker's device.
+}
+
 export interface Worker {
   id: string;
   host: string;
@@ -301,6 +334,7 @@ export interface Worker {
   compilers: { name?: string; identity?: string; targets?: string[] }[] | null;
   connected_ns: number;
   leased_units: number;
+  device_states: DeviceReport[] | null; // Null before its first heartbeat.
 }
 
 export interface DeviceHealth {
@@ -315,6 +349,7 @@ export interface DeviceHealth {
   aa_spread_p95: number;
   memory_ceiling_bytes_per_s: number;
   last_ns: number;
+  reports: DeviceReport[];
   drift: { time_ns: number; relative: number; job_id: string; task: string; case: string }[];
 }
 

@@ -1,3 +1,5 @@
+import type { AgentCall } from "../api/types";
+
 // A recorded conversation with a model, whatever part of it there is: {round, plan: {request, reply},
 // write: {messages}} of the loop, a lone request or reply, or a list of messages.
 
@@ -48,4 +50,30 @@ export function turnsOf(document: unknown): Turn[] {
   if (!isObject(document)) return exchange("", document);
   const parts = ["plan", "write", "repair"].filter((part) => document[part] !== undefined && document[part] !== null);
   return parts.length > 0 ? parts.flatMap((part) => exchange(part, document[part])) : exchange("", document);
+}
+
+export interface Round {
+  number: number; // From 1.
+  calls: AgentCall[];
+  tokens: number;
+  usd: number;
+  deviceMs: number;
+}
+
+/** Calls by round of the loop: each begins with its plan; planners that are asked again belong to it. */
+export function roundsOf(calls: AgentCall[]): Round[] {
+  const rounds: Round[] = [];
+  let before = "";
+  for (const call of calls) {
+    if (rounds.length === 0 || (call.kind === "model/plan" && before !== "model/plan")) {
+      rounds.push({ number: rounds.length + 1, calls: [], tokens: 0, usd: 0, deviceMs: 0 });
+    }
+    const round = rounds[rounds.length - 1]!;
+    round.calls.push(call);
+    round.tokens += call.tokens;
+    round.usd += call.usd;
+    round.deviceMs += call.device_ms;
+    before = call.kind;
+  }
+  return rounds;
 }

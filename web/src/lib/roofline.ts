@@ -1,6 +1,6 @@
 // Where timed cases stand under a device's ceilings.
 
-import type { VariantCase } from "../api/types";
+import type { DeviceReport, VariantCase } from "../api/types";
 
 export interface RooflinePoint {
   intensity: number; // flop per byte
@@ -9,7 +9,10 @@ export interface RooflinePoint {
 }
 export interface Ceilings {
   bytesPerSecond: number; // 0: not known.
-  flopsPerSecond: number; // 0: no case is bound by it, so the stored floors do not tell it.
+  cachedBytesPerSecond: number; // With data that stays in the caches.
+  flopsPerSecond: number; // Dense matrix multiplication of 16-bit elements.
+  flops8PerSecond: number; // The same of 8-bit elements.
+  measuredBy: DeviceReport | null; // Null: derived from stored floors.
 }
 
 /** Cases that have both bytes and flops; the others cannot be placed. */
@@ -35,5 +38,40 @@ export function ceilingsOf(cases: VariantCase[]): Ceilings {
   const rates = bound.map((one) => one.flops_per_s / one.roofline_fraction);
   const peak = Math.max(0, ...rates);
   const agree = rates.filter((rate) => rate > peak * 0.98).length;
-  return { bytesPerSecond: memory, flopsPerSecond: agree >= 2 ? peak : 0 };
+  return { bytesPerSecond: memory, cachedBytesPerSecond: 0, flopsPerSecond: agree >= 2 ? peak : 0, flops8PerSecond: 0, measuredBy: null };
+}
+
+/** What a worker measured on the fastest device of that model, or else what the stored floors tell. */
+export function ceilingsFor(reports: DeviceReport[], model: string, cases: VariantCase[]): Ceilings {
+  let best: DeviceReport | null = null;
+  for (const report of reports) {
+    if (report.model !== model || !report.ceilings) continue;
+    if (!best?.ceilings || report.ceilings.bytes_per_s > best.ceilings.bytes_per_s) best = report;
+  }
+  if (!best?.ceilings) return ceilingsOf(cases);
+  return {
+    bytesPerSecond: best.ceilings.bytes_per_s,
+    cachedBytesPerSecond: best.ceilings.cached_bytes_per_s,
+    flopsPerSecond: best.ceilings.flops_per_s,
+    flops8PerSecond: best.ceilings.flops8_per_s,
+    measuredBy: best,
+  };
+}
+
+export interface CeilingLine {
+  name: string;
+  kind: "memory" | "flops";
+  rate: number;
+  main: boolean; // The others are drawn thin: they hold for some kernels alone.
+}
+
+/** The lines that a plot draws, as far as they are known. */
+export function ceilingLines(ceilings: Ceilings): CeilingLine[] {
+  const lines: CeilingLine[] = [
+    { name: "memory", kind: "memory", rate: ceilings.bytesPerSecond, main: true },
+    { name: "caches", kind: "memory", rate: ceilings.cachedBytesPerSecond, main: false },
+    { name: "16-bit matrix", kind: "flops", rate: ceilings.flopsPerSecond, main: true },
+    { name: "8-bit matrix", kind: "flops", rate: ceilings.flops8PerSecond, main: false },
+  ];
+  return lines.filter((line) => line.rate > 0);
 }

@@ -1,6 +1,6 @@
 import { useCallback, useMemo } from "react";
 import { Link } from "wouter";
-import { useCatalog, useJobs } from "../api/queries";
+import { jobDefaults as defaults, useCatalog, useJobs } from "../api/queries";
 import type { Job } from "../api/types";
 import { burns } from "../lib/budget";
 import { count, ratio } from "../lib/format";
@@ -9,7 +9,6 @@ import { Grid, type Column } from "../ui/grid";
 import { CopyId, Meter, Select, StateBadge, Time, VerdictStack, useNow } from "../ui/parts";
 import { EmptyState, ErrorState, LoadingState } from "../ui/states";
 
-const defaults = { state: "", task: "", target: "" };
 const states = ["queued", "running", "succeeded", "failed", "cancelled"];
 
 function BurnCell({ job, now }: { job: Job; now: number }) {

@@ -1,13 +1,13 @@
 import { useMemo } from "react";
 import { Link, useLocation } from "wouter";
-import { useCases, useCatalog } from "../api/queries";
+import { useCases, useCatalog, useCeilings } from "../api/queries";
 import type { VariantCase } from "../api/types";
 import { bytesPerSecond, count, dash, duration, flopsPerSecond, percent, ratio } from "../lib/format";
-import { ceilingsOf, place } from "../lib/roofline";
+import { ceilingsFor, place } from "../lib/roofline";
 import { useParameters } from "../lib/url";
 import { RooflinePlot } from "../plots/roofline-plot";
 import { Grid, type Column } from "../ui/grid";
-import { Card, Meter, Select, Tile } from "../ui/parts";
+import { Card, Meter, Select, Tile, Time } from "../ui/parts";
 import { EmptyState, ErrorState, LoadingState, NotRecorded } from "../ui/states";
 
 const defaults = { target: "", device: "", task: "", status: "accepted" };
@@ -57,7 +57,10 @@ export default function RooflinePage() {
   const cases = useCases({ target, task: view.task, status: view.status }, target !== "");
   const mine = useMemo(() => (cases.data ?? []).filter((one) => one.device_model === device), [cases.data, device]);
   const placed = useMemo(() => place(mine), [mine]);
-  const ceilings = useMemo(() => ceilingsOf(mine), [mine]);
+  const measured = useCeilings(target);
+  const ceilings = useMemo(() => ceilingsFor(measured.data ?? [], device, mine), [measured.data, device, mine]);
+  const by = ceilings.measuredBy;
+  const source = by ? `measured on ${by.host}` : "from the stored floors";
   const rows = useMemo(() => [...mine].sort((a, b) => b.roofline_fraction - a.roofline_fraction), [mine]);
   const tasks = [...new Set(entries.filter((entry) => entry.target === target).map((entry) => entry.task))].sort();
   if (catalog.isPending) return <LoadingState />;
@@ -101,13 +104,25 @@ export default function RooflinePage() {
       ) : (
         <>
           <div className="tiles">
-            <Tile label="Memory ceiling" note="from the stored floors: the highest of its cases">
+            <Tile label="Memory ceiling" note={by ? source : "from the stored floors: the highest of its cases"}>
               {ceilings.bytesPerSecond > 0 ? bytesPerSecond(ceilings.bytesPerSecond) : dash}
             </Tile>
-            <Tile label="Arithmetic ceiling" note={ceilings.flopsPerSecond > 0 ? "from the stored floors" : "no case here is bound by it"}>
+            {ceilings.cachedBytesPerSecond > 0 && (
+              <Tile label="Ceiling of the caches" note={source}>
+                {bytesPerSecond(ceilings.cachedBytesPerSecond)}
+              </Tile>
+            )}
+            <Tile label="Arithmetic ceiling" note={ceilings.flopsPerSecond > 0 ? `16-bit matrix multiplication, ${source}` : by ? "not measured on this device" : "no case here is bound by it"}>
               {ceilings.flopsPerSecond > 0 ? flopsPerSecond(ceilings.flopsPerSecond) : "not recorded"}
             </Tile>
-            <Tile label="Timed cases">{count(mine.length)}</Tile>
+            {ceilings.flops8PerSecond > 0 && (
+              <Tile label="Of 8-bit elements" note={source}>
+                {flopsPerSecond(ceilings.flops8PerSecond)}
+              </Tile>
+            )}
+            <Tile label="Timed cases" note={by ? <>ceilings reported <Time ns={by.reported_ns} /></> : undefined}>
+              {count(mine.length)}
+            </Tile>
           </div>
           <Card title={`Variants on ${device}`}>
             {placed.points.length > 0 ? (

@@ -86,10 +86,11 @@ function DiffTab({ variant, against, onAgainst }: { variant: Variant; against: s
 
 function FactsTab({ variant }: { variant: Variant }) {
   const provenance = variant.provenance;
-  // The denominator's own builds are those of the candidate with its digest, where the job had it.
-  const before = useCandidate(variant.job_id, provenance?.denominator?.digest ?? "");
+  // The denominator's own builds are those of the variant that it is, or of the job's candidate with its digest.
+  const tuned = useVariant(provenance?.denominator?.tuned_variant ?? "");
+  const candidate = useCandidate(variant.job_id, provenance?.denominator?.tuned_variant ? "" : (provenance?.denominator?.digest ?? ""));
   const after = kernelsOf(provenance?.builds);
-  const was = kernelsOf(before.data?.builds);
+  const was = kernelsOf(tuned.data?.provenance?.builds ?? candidate.data?.builds);
   if (after.length === 0) {
     return (
       <>

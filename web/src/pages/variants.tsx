@@ -1,7 +1,7 @@
 import { useCallback, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../api/client";
-import { useCatalog, useFacts, useVariants } from "../api/queries";
+import { useCatalog, useFacts, useVariants, variantDefaults as defaults } from "../api/queries";
 import type { FactSummary, Variant } from "../api/types";
 import { factsLine } from "../lib/facts";
 import { count, percent, ratio, values } from "../lib/format";
@@ -10,7 +10,6 @@ import { Grid, type Column } from "../ui/grid";
 import { CopyId, Meter, SearchBox, Select, SpeedUp, StatusBadge, Time } from "../ui/parts";
 import { EmptyState, ErrorState, LoadingState } from "../ui/states";
 
-const defaults = { task: "", target: "", device: "", status: "accepted", job: "", q: "", sort: "-accepted" };
 const statuses = ["accepted", "superseded", "demoted"];
 const mostCompared = 6;
 

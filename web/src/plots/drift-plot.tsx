@@ -19,7 +19,7 @@ export function DriftPlot({ device }: { device: DeviceHealth }) {
         legend: { show: false },
         cursor: { show: false },
         scales: { y: { range: (_plot, min, max) => [Math.min(-2, min * 1.1), Math.max(2, max * 1.1)] } },
-        axes: [axis(colors), axis(colors, { size: 48, values: (_plot, splits) => splits.map((value) => `${value} %`) })],
+        axes: [axis(colors, { label: "when it was measured" }), axis(colors, { label: "off its median", size: 48, values: (_plot, splits) => splits.map((value) => `${value} %`) })],
         series: [{}, { paths: () => null, points: { show: true, size: 3, space: 0, stroke: colors.markB, fill: colors.markB } }],
       }),
     [colors],

@@ -20,9 +20,16 @@ export interface Colors {
 }
 
 function readColors(): Colors {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name: string) => style.getPropertyValue(name).trim();
-  return {
+  // A canvas knows no variables: an element resolves them for the theme of the moment.
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  document.body.append(probe);
+  const style = getComputedStyle(probe);
+  const of = (name: string) => {
+    probe.style.color = `var(${name})`;
+    return style.color;
+  };
+  const colors = {
     text: of("--text"),
     muted: of("--muted"),
     line: of("--line"),
@@ -35,6 +42,8 @@ function readColors(): Colors {
     markB: of("--mark-b"),
     surface: of("--surface"),
   };
+  probe.remove();
+  return colors;
 }
 
 /** The theme's colours, anew when it changes. */

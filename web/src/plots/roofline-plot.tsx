@@ -1,7 +1,7 @@
 import { useMemo, useRef, useState } from "react";
 import type uPlot from "uplot";
 import { bytesPerSecond, duration, flopsPerSecond, percent, ratio } from "../lib/format";
-import type { Ceilings, RooflinePoint } from "../lib/roofline";
+import { ceilingLines, type Ceilings, type RooflinePoint } from "../lib/roofline";
 import { Plot, axis, useColors } from "./plot";
 
 function superscript(value: number): string {
@@ -20,12 +20,16 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
   const chooser = useRef(onChoose);
   chooser.current = onChoose;
   const options = useMemo(() => {
+    const lines = ceilingLines(ceilings);
     const xs = sorted.map((p) => p.intensity);
-    const x0 = Math.min(0.05, ...xs) / 2;
-    const x1 = Math.max(16, ...xs) * 2;
     const ys = sorted.map((p) => p.flops);
+    // Wide enough for the ridge, where memory's line meets arithmetic's.
+    const ridge = ceilings.bytesPerSecond > 0 ? ceilings.flopsPerSecond / ceilings.bytesPerSecond : 0;
+    const x0 = Math.min(0.05, ...xs) / 2;
+    const x1 = Math.max(16, ridge * 2, ...xs) * 2;
     const roof = (x: number) => Math.min(ceilings.bytesPerSecond * x || Infinity, ceilings.flopsPerSecond || Infinity);
-    const y1 = Math.max(...ys, Number.isFinite(roof(x1)) ? roof(x1) : 0) * 2;
+    const flat = lines.filter((line) => line.kind === "flops").map((line) => line.rate);
+    const y1 = Math.max(...ys, ...flat, Number.isFinite(roof(x1)) ? roof(x1) : 0) * 2;
     const y0 = Math.min(...ys, Number.isFinite(roof(x0)) ? roof(x0) : Infinity) / 2;
     return (width: number, height: number): uPlot.Options => ({
       width,
@@ -53,19 +57,39 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
             ctx.beginPath();
             ctx.rect(plot.bbox.left, plot.bbox.top, plot.bbox.width, plot.bbox.height);
             ctx.clip();
-            ctx.strokeStyle = colors.accent;
-            ctx.lineWidth = 2 * devicePixelRatio;
-            if (ceilings.bytesPerSecond > 0) {
+            ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+            ctx.fillStyle = colors.muted;
+            const peak = Math.max(0, ...flat);
+            const fastest = Math.max(0, ...lines.filter((line) => line.kind === "memory").map((line) => line.rate));
+            for (const line of lines) {
+              ctx.strokeStyle = line.main ? colors.accent : colors.muted;
+              ctx.lineWidth = (line.main ? 2 : 1) * devicePixelRatio;
+              ctx.setLineDash(line.main ? [] : [5 * devicePixelRatio, 4 * devicePixelRatio]);
+              // Memory's lines end at the highest arithmetic one, arithmetic's begin at the fastest memory's.
+              const top = line.kind === "memory" ? (line.main ? ceilings.flopsPerSecond : peak) || Infinity : line.rate;
+              const from = line.kind === "memory" ? x0 : Math.max(x0, line.rate / ((line.main ? ceilings.bytesPerSecond : fastest) || Infinity));
+              const to = line.kind === "memory" ? Math.min(x1, top / line.rate) : x1;
+              if (!(to > from)) continue;
+              const at = (x: number) => [plot.valToPos(x, "x", true), plot.valToPos(line.kind === "memory" ? line.rate * x : line.rate, "y", true)] as const;
               ctx.beginPath();
-              const steps = 128;
-              for (let i = 0; i <= steps; i += 1) {
-                const x = x0 * (x1 / x0) ** (i / steps);
-                const px = plot.valToPos(x, "x", true);
-                const py = plot.valToPos(roof(x), "y", true);
-                if (i === 0) ctx.moveTo(px, py);
-                else ctx.lineTo(px, py);
-              }
+              ctx.moveTo(...at(from));
+              ctx.lineTo(...at(to));
               ctx.stroke();
+              const text = `${line.name} ${line.kind === "memory" ? bytesPerSecond(line.rate) : flopsPerSecond(line.rate)}`;
+              ctx.save();
+              if (line.kind === "memory") {
+                // Along the line, a little above it.
+                const [ax, ay] = at(Math.max(x0 * 1.3, y0 / line.rate));
+                const [bx, by] = at(to);
+                ctx.translate(ax, ay);
+                ctx.rotate(Math.atan2(by - ay, bx - ax));
+                ctx.fillText(text, 14 * devicePixelRatio, -5 * devicePixelRatio);
+              } else {
+                const [bx, by] = at(to);
+                ctx.textAlign = "right";
+                ctx.fillText(text, bx - 6 * devicePixelRatio, by - 5 * devicePixelRatio);
+              }
+              ctx.restore();
             }
             ctx.restore();
           },
@@ -93,7 +117,9 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
         options={options}
         data={data}
         height={420}
-        label={`${points.length} timed cases by arithmetic intensity and achieved rate; memory ceiling ${bytesPerSecond(ceilings.bytesPerSecond)}. The table below holds them.`}
+        label={`${points.length} timed cases by arithmetic intensity and achieved rate; ceilings: ${ceilingLines(ceilings)
+          .map((line) => `${line.name} ${line.kind === "memory" ? bytesPerSecond(line.rate) : flopsPerSecond(line.rate)}`)
+          .join(", ")}. The table below holds them.`}
       />
       {hover && (
         <div className="tip" style={{ left: Math.max(0, Math.min(hover.left + 12, window.innerWidth - 300)), top: Math.max(0, hover.top - 8) }}>
@@ -114,6 +140,11 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
         <span>
           <i className="key line" /> ceiling
         </span>
+        {(ceilings.cachedBytesPerSecond > 0 || ceilings.flops8PerSecond > 0) && (
+          <span>
+            <i className="key dashed" /> ceiling of caches or of 8-bit elements
+          </span>
+        )}
       </div>
     </div>
   );

@@ -31,7 +31,7 @@ export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
       scales: { x: { time: false } },
       axes: [
         axis(colors, { label: "block" }),
-        axis(colors, { size: 64, values: (_plot, splits) => splits.map((value) => duration(value)) }),
+        axis(colors, { label: "time per launch", size: 64, values: (_plot, splits) => splits.map((value) => duration(value)) }),
       ],
       series: [
         {},
@@ -58,6 +58,63 @@ export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
         <span>
           {measured.blocks.length} blocks, {measured.discarded_blocks} discarded; {measured.launches_per_sample} launches a sample
         </span>
+      </div>
+    </div>
+  );
+}
+
+/** Clock and power of each block, on axes of their own; what the device did not tell is left out. */
+export function ConditionsPlot({ measured }: { measured: CaseMeasurement }) {
+  const colors = useColors();
+  const known = useMemo(() => {
+    const of = (value: (block: CaseMeasurement["blocks"][number]) => number) => {
+      const values = measured.blocks.map((block) => (value(block) > 0 ? value(block) : null));
+      return values.some((one) => one !== null) ? values : null;
+    };
+    return { clock: of((block) => block.clock_mhz), power: of((block) => block.power_w) };
+  }, [measured]);
+  const data = useMemo(() => {
+    const blank = measured.blocks.map(() => null);
+    return [measured.blocks.map((_, index) => index + 1), known.clock ?? blank, known.power ?? blank] as uPlot.AlignedData;
+  }, [measured, known]);
+  const options = useMemo(() => {
+    const around = (_plot: uPlot, min: number, max: number): [number, number] => {
+      const room = Math.max((max - min) * 0.2, max * 0.02, 1);
+      return [Math.max(0, min - room), max + room];
+    };
+    return (width: number, height: number): uPlot.Options => ({
+      width,
+      height,
+      legend: { show: false },
+      cursor: { show: false },
+      scales: { x: { time: false }, clock: { range: around }, power: { range: around } },
+      axes: [
+        axis(colors, { label: "block" }),
+        axis(colors, { scale: "clock", label: "clock, MHz", size: 64, show: known.clock !== null }),
+        axis(colors, { scale: "power", label: "power, W", size: 56, side: 1, grid: { show: false }, show: known.power !== null }),
+      ],
+      series: [
+        {},
+        { scale: "clock", stroke: colors.info, width: 1.5, points: { show: true, size: 4, space: 0, stroke: colors.info, fill: colors.info } },
+        { scale: "power", stroke: colors.warn, width: 1.5, dash: [4, 3], points: { show: true, size: 4, space: 0, stroke: colors.warn, fill: colors.warn } },
+      ],
+    });
+  }, [colors, known]);
+  if (known.clock === null && known.power === null) return null;
+  return (
+    <div className="plot">
+      <Plot options={options} data={data} height={150} label={`Clock and power of case ${measured.case} by block`} />
+      <div className="legend">
+        {known.clock && (
+          <span>
+            <i className="key info" /> clock
+          </span>
+        )}
+        {known.power && (
+          <span>
+            <i className="key warn" /> power
+          </span>
+        )}
       </div>
     </div>
   );

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { get } from "../api/client";
 import { useAgentCalls } from "../api/queries";
 import type { AgentCall, Job } from "../api/types";
-import { turnsOf } from "../lib/conversation";
+import { roundsOf, turnsOf, type Round } from "../lib/conversation";
 import { count, span } from "../lib/format";
 import { Time } from "./parts";
 import { ErrorState, NotRecorded } from "./states";
@@ -74,12 +74,14 @@ function CallDocuments({ jobId, sequence }: { jobId: string; sequence: number })
 
 const stateStyle: Record<string, string> = { answered: "win", sent: "info", failed: "bad", lost: "warn" };
 
+function costOf(tokens: number, usd: number, deviceMs: number): string[] {
+  return [tokens > 0 ? `${count(tokens)} tokens` : "", usd > 0 ? `${usd.toFixed(4)} USD` : "", deviceMs > 0 ? `${span(deviceMs)} of the device` : ""];
+}
+
 function Call({ jobId, call }: { jobId: string; call: AgentCall }) {
   const [open, setOpen] = useState(false);
   const cost = [
-    call.tokens > 0 ? `${count(call.tokens)} tokens` : "",
-    call.usd > 0 ? `${call.usd.toFixed(4)} USD` : "",
-    call.device_ms > 0 ? `${span(call.device_ms)} of the device` : "",
+    ...costOf(call.tokens, call.usd, call.device_ms),
     call.ended_ns > 0 ? `took ${span((call.ended_ns - call.created_ns) / 1e6)}` : "",
   ];
   return (
@@ -96,7 +98,23 @@ function Call({ jobId, call }: { jobId: string; call: AgentCall }) {
   );
 }
 
-/** What the agent of a job asked and tried, in order. */
+function RoundOfCalls({ jobId, round }: { jobId: string; round: Round }) {
+  const cost = costOf(round.tokens, round.usd, round.deviceMs).filter((one) => one !== "");
+  return (
+    <section aria-label={`Round ${round.number}`}>
+      <h3>
+        Round {round.number} <span className="muted">{[`${count(round.calls.length)} ${round.calls.length === 1 ? "call" : "calls"}`, ...cost].join(", ")}</span>
+      </h3>
+      <ol className="turns">
+        {round.calls.map((call) => (
+          <Call key={call.sequence} jobId={jobId} call={call} />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+/** What the agent of a job asked and tried, round by round. */
 export function JobConversation({ job }: { job: Job }) {
   const calls = useAgentCalls(job.id, job.state === "queued" || job.state === "running");
   if (calls.isPending) return <div className="skeleton" />;
@@ -111,10 +129,10 @@ export function JobConversation({ job }: { job: Job }) {
     );
   }
   return (
-    <ol className="turns" aria-label="Calls of the agent">
-      {calls.data.map((call) => (
-        <Call key={call.sequence} jobId={job.id} call={call} />
+    <div className="columns">
+      {roundsOf(calls.data).map((round) => (
+        <RoundOfCalls key={round.number} jobId={job.id} round={round} />
       ))}
-    </ol>
+    </div>
   );
 }

@@ -5,6 +5,7 @@ import type { Build, CaseMeasurement, Measurement, Verification } from "../api/t
 import { bytesPerSecond, dash, duration, figure, flopsPerSecond, interval, percent, ratio, shortId, span, words } from "../lib/format";
 import { NotRecorded } from "./states";
 
+const ConditionsPlot = lazy(() => import("../plots/samples-plot").then((module) => ({ default: module.ConditionsPlot })));
 const SamplesPlot = lazy(() => import("../plots/samples-plot").then((module) => ({ default: module.SamplesPlot })));
 
 /** "clocks 2.1–2.4 GHz" and the like, or that nothing was recorded. */
@@ -61,6 +62,7 @@ function CaseRow({ measured, describe }: { measured: CaseMeasurement; describe: 
           <td colSpan={8}>
             <Suspense fallback={<div className="skeleton" style={{ height: 200 }} />}>
               <SamplesPlot measured={measured} />
+              <ConditionsPlot measured={measured} />
             </Suspense>
             <p className="muted">{conditions(measured).join(" · ")}</p>
           </td>
