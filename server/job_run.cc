@@ -65,7 +65,10 @@ void JobRun::Charge(std::int64_t device_ms) {
   {
     const std::lock_guard lock(inbox_->mutex);
     inbox_->charged_ms += device_ms;
-    inbox_->recount = true;
+    ++inbox_->charges;
+    // Tokens are counted with the job's next change, or once it has been idle for a tick: a
+    // transaction of their own would hold up the agent's next question.
+    if (device_ms == 0) return;
     inbox_->poked = true;
   }
   inbox_->wake.notify_all();
@@ -88,10 +91,10 @@ absl::Status JobRun::StoreCharges() {
   std::deque<std::pair<std::string, std::string>> notes;
   {
     const std::lock_guard lock(inbox_->mutex);
-    if (!inbox_->recount && inbox_->notes.empty()) return absl::OkStatus();
     charged_ms = inbox_->charged_ms;
     notes = inbox_->notes;
-    inbox_->recount = false;
+    const bool recount = idle_ && inbox_->charges != inbox_->counted;
+    if (charged_ms == 0 && notes.empty() && !recount) return absl::OkStatus();
   }
   const absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
     job.spent.device_ms += charged_ms;
@@ -101,11 +104,8 @@ absl::Status JobRun::StoreCharges() {
     }
     return absl::OkStatus();
   });
+  if (!stored.ok()) return stored;
   const std::lock_guard lock(inbox_->mutex);
-  if (!stored.ok()) {
-    inbox_->recount = true;
-    return stored;
-  }
   inbox_->charged_ms -= charged_ms;
   inbox_->notes.erase(inbox_->notes.begin(),
                       inbox_->notes.begin() + static_cast<std::ptrdiff_t>(notes.size()));
@@ -196,7 +196,7 @@ void JobRun::Loop(std::stop_token stop) {
 
 void JobRun::Wait(std::stop_token stop) {
   std::unique_lock lock(inbox_->mutex);
-  inbox_->wake.wait_for(lock, stop, kIdleTick, [this] {
+  idle_ = !inbox_->wake.wait_for(lock, stop, kIdleTick, [this] {
     return !inbox_->outcomes.empty() || inbox_->poked || inbox_->cancel;
   });
   inbox_->poked = false;
@@ -209,6 +209,11 @@ absl::Status JobRun::Commit(const Change& change) {
                                              context_.clock.Steady() - wall_start_)
                                              .count();
   }
+  std::int64_t counted = 0;
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    counted = inbox_->charges;
+  }
   if (absl::Status stored = context_.store.Write([&](Connection& db) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(change(db, next));
         if (UsesModels(next.proposer)) {
@@ -220,6 +225,10 @@ absl::Status JobRun::Commit(const Change& change) {
       });
       !stored.ok()) {
     return stored;
+  }
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->counted = counted;
   }
   const bool rang = next.last_sequence != job_.last_sequence;
   job_ = std::move(next);
@@ -475,8 +484,8 @@ absl::Status JobRun::EndStage(const std::string& reason) {
     }
   }
   if (given_back_ > 0) {
-    best += fmt::format("; {} candidates under way were given back, a resumed job goes on with them",
-                        given_back_);
+    best += fmt::format(
+        "; {} candidates under way were given back, a resumed job goes on with them", given_back_);
   }
   return Finish(job_state::kSucceeded, fmt::format("stopped: {}; {}", reason, best));
 }

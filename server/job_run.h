@@ -81,7 +81,9 @@ class JobRun {
     bool poked = false;            // Guarded by mutex. Something else changed.
     bool cancel = false;           // Guarded by mutex.
     std::int64_t charged_ms = 0;   // Guarded by mutex. Not yet in the job's row.
-    bool recount = false;          // Guarded by mutex. Calls were settled.
+    // Guarded by mutex. How often what calls cost has changed, and up to which change it is in the
+    // job's row.
+    std::int64_t charges = 0, counted = 0;
     std::deque<std::pair<std::string, std::string>> notes;  // Guarded by mutex. (code, text).
     std::string waiting;                                    // Guarded by mutex.
   };
@@ -179,7 +181,8 @@ class JobRun {
   std::deque<std::int64_t> confirm_queue_;  // Contenders, as they came.
   std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.
   std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
-  std::int64_t given_back_ = 0;  // Candidates that the end of the time left unjudged.
+  std::int64_t given_back_ = 0;             // Candidates that the end of the time left unjudged.
+  bool idle_ = false;                       // Nothing happened for a tick.
   int duplicate_rounds_ = 0;
   int poison_in_a_row_ = 0;
   // Evaluations share few seeds, so that the expected outputs of one serve the next; confirmations

@@ -178,8 +178,8 @@ std::string JobRun::StopReason() const {
 
 std::int64_t JobRun::OverTimeMs() const {
   if (job_.budget.wall_ms == 0) return -1;
-  const auto since_start = std::chrono::duration_cast<std::chrono::milliseconds>(
-      context_.clock.Steady() - wall_start_);
+  const auto since_start =
+      std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.Steady() - wall_start_);
   return wall_base_ms_ + since_start.count() - job_.budget.wall_ms;
 }
 
@@ -387,9 +387,8 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
 absl::StatusOr<bool> JobRun::StartConfirmation() {
   if (confirming_ != 0 || confirm_queue_.empty()) return false;
   // The fastest first: once it is accepted, the slower ones need no confirmation.
-  const auto next = std::ranges::max_element(confirm_queue_, {}, [&](std::int64_t waiting) {
-    return open_.at(waiting).row.ratio;
-  });
+  const auto next = std::ranges::max_element(
+      confirm_queue_, {}, [&](std::int64_t waiting) { return open_.at(waiting).row.ratio; });
   const std::int64_t ordinal = *next;
   const Open& open = open_.at(ordinal);
   if (job_.incumbent_ordinal != 0 &&

@@ -89,7 +89,7 @@ absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const st
   row.usd = bound.usd;
   row.created_ns = clock_.NowNs();
   row.request = text;
-  const absl::Status stored = store_.Write([&](Connection& db) -> absl::Status {
+  const absl::Status stored = Write([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> job, FindJob(db, job_id_));
     if (!job.has_value()) return absl::NotFoundError("the job is gone");
     FETTLE_ASSIGN_OR_RETURN(const AgentCharges spent, SumAgentCalls(db, job_id_));
@@ -106,15 +106,52 @@ absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const st
   return row;
 }
 
-absl::Status LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost& cost,
-                                  std::int64_t device_ms) {
+absl::Status LlmJournal::Write(const std::function<absl::Status(Connection&)>& body) {
+  std::deque<AgentCallRow> ended;
+  std::deque<std::pair<std::string, std::string>> transcripts;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+    transcripts.swap(transcripts_);
+  }
+  const absl::Status stored = store_.Write([&](Connection& db) -> absl::Status {
+    for (const AgentCallRow& row : ended) FETTLE_RETURN_IF_ERROR(UpdateAgentCall(db, row));
+    for (const auto& [digest, blob] : transcripts) {
+      FETTLE_RETURN_IF_ERROR(PutTranscript(db, job_id_, digest, blob));
+    }
+    return body(db);
+  });
+  if (!stored.ok()) {
+    const std::lock_guard lock(mutex_);
+    ended_.insert(ended_.begin(), ended.begin(), ended.end());
+    transcripts_.insert(transcripts_.begin(), transcripts.begin(), transcripts.end());
+  }
+  return stored;
+}
+
+absl::Status LlmJournal::Flush() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_.empty() && transcripts_.empty()) return absl::OkStatus();
+  }
+  return Write([](Connection&) { return absl::OkStatus(); });
+}
+
+void LlmJournal::Transcript(std::string candidate_digest, std::string blob) {
+  const std::lock_guard lock(mutex_);
+  transcripts_.emplace_back(std::move(candidate_digest), std::move(blob));
+}
+
+void LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost& cost,
+                          std::int64_t device_ms) {
   row.reply = Compact(answer);
   row.state = call_state::kAnswered;
   row.tokens = cost.tokens;
   row.usd = cost.usd;
   row.device_ms = device_ms;
   row.ended_ns = clock_.NowNs();
-  return store_.Write([&](Connection& db) { return UpdateAgentCall(db, row); });
+  const std::lock_guard lock(mutex_);
+  ended_.push_back(std::move(row));
 }
 
 absl::Status LlmJournal::Failed(AgentCallRow row, const absl::Status& why,
@@ -124,7 +161,7 @@ absl::Status LlmJournal::Failed(AgentCallRow row, const absl::Status& why,
   row.tokens = charged.tokens;
   row.usd = charged.usd;
   row.ended_ns = clock_.NowNs();
-  return store_.Write([&](Connection& db) { return UpdateAgentCall(db, row); });
+  return Write([&](Connection& db) { return UpdateAgentCall(db, row); });
 }
 
 JournaledClient::JournaledClient(LlmClient& inner, LlmJournal& journal, ModelSpec model,
@@ -143,10 +180,11 @@ absl::StatusOr<LlmReply> JournaledClient::Complete(const LlmRequest& request,
   const TokenCost bound = UpperBound(model_, request);
   FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row,
                           journal_.Begin(kind_, model_.name, question, bound));
+  settled_();  // Reserved.
   absl::StatusOr<LlmReply> reply = inner_.Complete(request, std::move(stop));
   absl::Status stored;
   if (reply.ok()) {
-    stored = journal_.Answered(row, ToJson(*reply), CostOf(model_, request, *reply, bound), 0);
+    journal_.Answered(row, ToJson(*reply), CostOf(model_, request, *reply, bound), 0);
   } else {
     // What the provider refused costs nothing; an answer that broke off may have cost all.
     stored = journal_.Failed(row, reply.status(), IsUnbilled(reply.status()) ? TokenCost() : bound);

@@ -38,13 +38,21 @@ class LlmJournal {
   // tokens or money does not allow it.
   absl::StatusOr<AgentCallRow> Begin(const std::string& kind, const std::string& model,
                                      const nlohmann::json& question, const TokenCost& bound);
-  absl::Status Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
-                        std::int64_t device_ms);
+  // An answer is stored with what the loop does next, in one transaction: by Begin, Failed or
+  // Flush, whichever comes first.
+  void Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
+                std::int64_t device_ms);
   // `charged`: what an answer that never came in full is taken to have cost.
   absl::Status Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged);
+  // The conversation that a candidate came from; stored like an answer.
+  void Transcript(std::string candidate_digest, std::string blob);
+  // Stores what is not stored yet. To be called before anything that takes time.
+  absl::Status Flush();
 
  private:
   static std::string DigestOf(const std::string& kind, const std::string& question);
+  // One transaction: what is waiting, then `body`.
+  absl::Status Write(const std::function<absl::Status(Connection&)>& body);
 
   Store& store_;
   Clock& clock_;
@@ -52,13 +60,16 @@ class LlmJournal {
   std::mutex mutex_;
   // Answered calls by question, oldest first. Guarded by mutex_.
   std::map<std::string, std::deque<std::int64_t>> answers_;
+  // Guarded by mutex_. Ended calls and transcripts that are not stored yet, oldest first.
+  std::deque<AgentCallRow> ended_;
+  std::deque<std::pair<std::string, std::string>> transcripts_;
 };
 
 // A model whose every call goes through the journal. One attempt is one call: a client that retries
 // belongs around it.
 class JournaledClient final : public LlmClient {
  public:
-  // All outlive it. `settled` is called after each call.
+  // All outlive it. `settled` is called whenever what a call costs has changed.
   JournaledClient(LlmClient& inner, LlmJournal& journal, ModelSpec model, std::string kind,
                   std::function<void()> settled);
   std::string_view provider() const override { return inner_.provider(); }

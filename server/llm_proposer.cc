@@ -182,6 +182,7 @@ std::string LlmProposer::why_exhausted() const {
 
 void LlmProposer::Run(std::stop_token stop) {
   absl::Status status = RunLoop(stop);
+  if (const absl::Status flushed = journal_.Flush(); status.ok()) status = flushed;
   if (stop.stop_requested()) return;
   if (!status.ok()) {
     // What repeats would not mend ends the job with its reason; `fettle resume` takes it up again.
@@ -298,7 +299,8 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   if (result->verdict.has_value()) result->verdict = WithoutSecrets(*result->verdict);
   if (result->verification.has_value()) result->verification->seeds.clear();
   const std::int64_t device_ms = (result->device_ns + 500'000) / 1'000'000;
-  FETTLE_RETURN_IF_ERROR(journal_.Answered(row, ToJson(*result), {}, device_ms));
+  journal_.Answered(row, ToJson(*result), {}, device_ms);
+  FETTLE_RETURN_IF_ERROR(journal_.Flush());  // The job counts the device time from now on.
   services_.charge(device_ms);
   return result;
 }
@@ -318,6 +320,14 @@ absl::StatusOr<Attempt> LlmProposer::AttemptOf(const std::string& digest) {
   return attempt;
 }
 
+absl::Status LlmProposer::KeepTranscript(const std::string& digest, const json& transcript) {
+  if (transcript.is_null()) return absl::OkStatus();
+  FETTLE_ASSIGN_OR_RETURN(std::string blob, services_.store->blobs().Put(
+                                                transcript.dump(-1, ' ', false, kReplaceInvalid)));
+  journal_.Transcript(digest, std::move(blob));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Proposal>& proposals,
                                                            const json& transcript,
                                                            std::stop_token stop) {
@@ -326,13 +336,7 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
     digests.push_back(
         CandidateDigest(task_.digest(), target_.name, proposal.kernel, proposal.values));
   }
-  if (!transcript.is_null()) {
-    FETTLE_ASSIGN_OR_RETURN(const std::string blob, services_.store->blobs().Put(transcript.dump(
-                                                        -1, ' ', false, kReplaceInvalid)));
-    FETTLE_RETURN_IF_ERROR(services_.store->Write([&](Connection& db) {
-      return PutTranscript(db, services_.job_id, digests.front(), blob);
-    }));
-  }
+  FETTLE_RETURN_IF_ERROR(journal_.Flush());
   std::unique_lock lock(mutex_);
   bool any = false;
   for (std::size_t i = 0; i < proposals.size(); ++i) {
@@ -340,15 +344,20 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
     ready_.push_back(proposals[i]);
     any = true;
   }
-  if (any) {
-    lock.unlock();
-    services_.wake();
-    lock.lock();
-  }
   const auto all_judged = [&] {
     return std::all_of(digests.begin(), digests.end(),
                        [this](const std::string& digest) { return judged_.contains(digest); });
   };
+  lock.unlock();
+  if (any) services_.wake();
+  // While they are evaluated. After a crash in between, the loop comes here again.
+  FETTLE_RETURN_IF_ERROR(KeepTranscript(digests.front(), transcript));
+  lock.lock();
+  if (!all_judged()) {
+    lock.unlock();
+    FETTLE_RETURN_IF_ERROR(journal_.Flush());
+    lock.lock();
+  }
   if (!judged_wake_.wait(lock, stop, all_judged)) {
     return absl::CancelledError("the job no longer waits for verdicts");
   }

@@ -70,6 +70,7 @@ class LlmProposer final : public Proposer, private LoopHost {
   void Run(std::stop_token stop);
   absl::Status RunLoop(std::stop_token stop);
   absl::StatusOr<JobRow> Job() const;
+  absl::Status KeepTranscript(const std::string& digest, const nlohmann::json& transcript);
   absl::StatusOr<Attempt> AttemptOf(const std::string& digest);
 
   const Setup setup_;

@@ -316,6 +316,11 @@ CREATE TABLE device_reports (      -- What workers last said of their devices.
 CREATE INDEX variants_listed ON variants(task_digest, target, device_model, status, job_id, id,
   accepted_ns, ratio, ratio_declared, roofline_fraction, values_json);
 )sql"},
+    {5, R"sql(
+-- What a job's calls cost is summed with every change of the job: from here, not from the rows with
+-- their long texts.
+CREATE INDEX agent_calls_charges ON agent_calls(job_id, tokens, usd);
+)sql"},
 };
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/agent_data.h"
 #include "agent/recording.h"
 #include "core/status_macros.h"
+#include "core/target.h"
+#include "core/task.h"
 
 namespace fettle {
 namespace {
@@ -75,6 +78,24 @@ TEST(Cost, IsNeverAboveItsBoundNorBelowWhatIsSeen) {
   const TokenCost liar = CostOf(model, request, reply, bound);
   EXPECT_EQ(liar.tokens, bound.tokens);
   EXPECT_LE(liar.usd, bound.usd);
+}
+
+TEST(Recording, TheBundledOnesHoldKernelsForKnownTargets) {
+  int recordings = 0;
+  for (const std::string_view name : AgentDataNames()) {
+    if (!name.starts_with("recordings/")) continue;
+    SCOPED_TRACE(name);
+    ++recordings;
+    const auto recording = ParseRecording(AgentData(name));
+    ASSERT_TRUE(recording.ok()) << recording.status();
+    EXPECT_TRUE(FindTarget(recording->target).ok()) << recording->target;
+    EXPECT_FALSE(recording->proposals.empty());
+    for (std::size_t i = 0; i < recording->proposals.size(); ++i) {
+      EXPECT_TRUE(KernelSpecFromJson(recording->proposals[i].kernel).ok());
+      EXPECT_LT(recording->proposals[i].parent, static_cast<int>(i));
+    }
+  }
+  EXPECT_GE(recordings, 4);
 }
 
 TEST(Recording, RoundTripsAndMatchesByRequestThenLooselyThenInOrder) {

@@ -114,8 +114,8 @@ TEST_F(JobTest, AFailedConfirmationIsNoWin) {
   EXPECT_EQ(ended.verdict_counts().at("INCORRECT"), 1);
 }
 
-// Three contenders: the first goes at once, the other two wait for its end, and then the slower one, which
-// came before, needs no confirmation any more.
+// Three contenders: the first goes at once, the other two wait for its end, and then the slower
+// one, which came before, needs no confirmation any more.
 TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
   StartServer();
   const auto speed = [](const KernelUnderTest& kernel) {
@@ -127,8 +127,8 @@ TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
         if (unit.kind == UnitKind::kRegister) return HonestAnswer(unit);
         if (unit.kind == UnitKind::kConfirm) confirmed.push_back(unit.candidate.values.at("BLOCK"));
         const double incumbent = unit.incumbent.has_value() ? speed(*unit.incumbent) : 1;
-        return {.result = MeasuredResult(unit, speed(unit.candidate),
-                                         speed(unit.candidate) / incumbent)};
+        return {.result =
+                    MeasuredResult(unit, speed(unit.candidate), speed(unit.candidate) / incumbent)};
       },
       {.slots = kCandidates});  // All are evaluated before the first confirmation is answered.
   const v1::Job job = Submit(Request("r1"));
@@ -178,8 +178,8 @@ TEST_F(JobTest, StopsAtTheBudgetAndResumesWithMore) {
   EXPECT_NEAR(GetJob(job.id()).best_ratio_declared(), 2.0, 0.01);
 }
 
-// The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job judges
-// it after all.
+// The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job
+// judges it after all.
 TEST_F(JobTest, TimeOverGivesBackWhatIsUnderWay) {
   StartServer();
   std::atomic<bool> answers = false;
