@@ -12,10 +12,10 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
-#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/verify.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -134,14 +134,15 @@ class ProfileCommand final : public Subcommand {
     const bool right = result.verification && result.verification->passed;
     const json document = ToJson(result);
     if (json_) {
-      terminal.Print(json{{"right", right},
-                          {"verdict", MemberOf(document, "verdict")},
-                          {"builds", MemberOf(document, "builds")},
-                          {"measurement", MemberOf(document, "measurement")},
-                          {"ceilings", MemberOf(result.environment, "ceilings")},
-                          {"counters", result.counters},
-                          {"duty", result.duty}}
-                         .dump(2, ' ', false, kReplaceInvalid));
+      terminal.Print(json{
+          {"right", right},
+          {"verdict", MemberOf(document, "verdict")},
+          {"builds", MemberOf(document, "builds")},
+          {"measurement", MemberOf(document, "measurement")},
+          {"ceilings", MemberOf(result.environment, "ceilings")},
+          {"counters", result.counters},
+          {"duty",
+           result.duty}}.dump(2, ' ', false, kReplaceInvalid));
       return right ? ExitCode::kOk : ExitCode::kNo;
     }
     const int width = terminal.width();
