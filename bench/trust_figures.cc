@@ -17,6 +17,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -133,7 +134,9 @@ class Figures {
     json report = {{"device", device_.model}, {"driver", device_.driver}};
     const json before = ReadBefore();
     fmt::print("{}, driver {}\n", device_.model, device_.driver);
-    if (Wanted("layernorm")) FETTLE_ASSIGN_OR_RETURN(report["layernorm"], Layernorm());
+    if (Wanted("layernorm")) {
+      FETTLE_ASSIGN_OR_RETURN(report["layernorm"], Layernorm());
+    }
     if (Wanted("gain")) {
       FETTLE_ASSIGN_OR_RETURN(report["gain"],
                               Gain(Wanted("aa") ? 0.4 : 1.0, MemberOf(before, "gain")));
