@@ -232,7 +232,7 @@ Ceilings Highest(const Ceilings& one, const Ceilings& other) {
 
 void StoreCeilings(const std::filesystem::path& folder, const DeviceInfo& device,
                    const Ceilings& ceilings) {
-  const std::filesystem::path path = FileFor(folder, device);
+  const std::filesystem::path path = CeilingsFile(folder, device);
   // Written whole or not at all.
   std::error_code error;
   std::filesystem::create_directories(folder, error);
