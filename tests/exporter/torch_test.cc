@@ -130,5 +130,97 @@ TEST(Torch, TheStableOperatorRunsRefusesAndGivesEveryReferenceBack) {
   }
 }
 
+// As much of the Python package as op.py and loader.py use.
+constexpr char kTorchPackage[] = R"py(
+import ctypes
+import pathlib
+import types
+
+__version__ = "2.11.0"
+version = types.SimpleNamespace(cuda="13.0", hip=None)
+ctypes.CDLL(str(pathlib.Path(__file__).parent / "lib" / "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
+fakes = {}
+
+
+def register_fake(name):
+    def keep(function):
+        fakes[name.split("::")[1]] = function
+        return function
+    return keep
+
+
+class Space:
+    def __getattr__(self, name):
+        return types.SimpleNamespace(default="operator " + name)
+
+
+class Ops:
+    def load_library(self, path):
+        ctypes.CDLL(path)
+
+    def __getattr__(self, space):
+        return Space()
+
+
+library = types.SimpleNamespace(register_fake=register_fake)
+ops = Ops()
+)py";
+
+constexpr char kImporter[] = R"py(
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, sys.argv[2] + "/integrations/torch")
+import torch
+import op
+
+
+class Tensor:
+    dtype = "its dtype"
+
+    def size(self, axis):
+        return [512, 256][axis]
+
+    def new_empty(self, sizes, dtype):
+        return sizes, dtype
+
+
+print(op.row_sum, "|", op.row_sum_out, "|", op.statistics().splitlines()[0])
+print(torch.fakes["row_sum"](Tensor(), 1, 0.5), torch.fakes["row_sum_out"](Tensor(), 1, 0.5, Tensor()))
+op.read_switches()
+op.allow_compiled_only()
+cache = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "fettle" / "torch"
+print("built", sorted(path.name.rsplit("-", 1)[1] for path in cache.iterdir()), [path.stat().st_mtime_ns for path in cache.iterdir()])
+)py";
+
+TEST(Torch, OpPyBuildsTheOperatorOnceAlsoAfterTheBundleMoved) {
+  const TestFolder folder;
+  ASSERT_TRUE(WriteBundle(folder.path() + "/bundle", GuardBundle()).ok());
+  std::filesystem::create_directories(folder.path() + "/torch");
+  std::filesystem::create_directory_symlink(FETTLE_FAKE_TORCH, folder.path() + "/torch/lib");
+  folder.Write("torch/__init__.py", kTorchPackage);
+  folder.Write("importer.py", kImporter);
+  const auto import = [&](const std::string& bundle, const std::string& environment) {
+    return RunCommand(
+        fmt::format("{1} XDG_CACHE_HOME={0}/cache python3 {0}/importer.py {0} {0}/{2}",
+                    folder.path(), environment, bundle));
+  };
+  const CommandResult first = import("bundle", "");
+  EXPECT_EQ(first.code, 0) << first.output;
+  for (const char* line : {"operator row_sum | operator row_sum_out | {\"exact\":0,",
+                           "((512,), 'its dtype') None\n", "built ['stable.so']"}) {
+    EXPECT_NE(first.output.find(line), std::string::npos) << line << "\n" << first.output;
+  }
+  std::filesystem::rename(folder.path() + "/bundle", folder.path() + "/moved");
+  // The same binary, not built again: its time of change is among the output.
+  EXPECT_EQ(import("moved", "").output, first.output);
+  const CommandResult odd = import("moved", "FETTLE_TORCH_ABI=both");
+  EXPECT_NE(odd.output.find("FETTLE_TORCH_ABI: 'stable' or 'version', not 'both'"),
+            std::string::npos)
+      << odd.output;
+}
+
 }  // namespace
 }  // namespace fettle
