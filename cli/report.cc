@@ -76,13 +76,13 @@ std::string DutyText(const json& duty, int width) {
   };
   Table table({{"DUTY", true},
                {"RAN", true},
-               {"TIME/CALL", true},
+               {"CALL", true},
                {"SLOWER", true},
-               {"CLOCK MHz", true},
+               {"MHZ", true},
                {"LOWEST", true},
-               {"POWER W", true},
+               {"WATT", true},
                {"HIGHEST", true},
-               {"TEMP C", true},
+               {"C", true},
                {"THROTTLED"}});
   for (const json& point : points) {
     const double ns = NumberOf(point, "median_ns");
