@@ -51,9 +51,9 @@ function ByShape({ variants }: { variants: Variant[] }) {
       <table className="plain-table">
         <thead>
           <tr>
-            <th>Case</th>
+            <th scope="col">Case</th>
             {variants.map((variant) => (
-              <th key={variant.id}>
+              <th scope="col" key={variant.id}>
                 <Link href={`/variants/${variant.id}`}>{shortId(variant.id)}</Link> {variant.target}
                 <div className="mono">{values(variant.values)}</div>
               </th>
@@ -122,12 +122,12 @@ function Families({ left, right }: { left: string; right: string }) {
       <table className="plain-table">
         <thead>
           <tr>
-            <th>Kernel family</th>
-            <th className="num">Cases</th>
-            <th className="num">
+            <th scope="col">Kernel family</th>
+            <th scope="col" className="num">Cases</th>
+            <th scope="col" className="num">
               Time {left} / {right}
             </th>
-            <th style={{ width: "45%" }}>Cases from the least to the largest ratio</th>
+            <th scope="col" style={{ width: "45%" }}>Cases from the least to the largest ratio</th>
           </tr>
         </thead>
         <tbody>
@@ -210,7 +210,10 @@ export default function ComparePage() {
         {failed?.error && variants.length === 0 ? (
           <ErrorState error={failed.error} />
         ) : variants.length > 0 ? (
-          <ByShape variants={variants} />
+          <>
+            <ByShape variants={variants} />
+            <p className="muted caption">Bars are 95 % intervals, on one scale for all; the dotted line is 1×, what each was measured against.</p>
+          </>
         ) : ids.length > 0 ? (
           <div className="skeleton" />
         ) : (

@@ -223,13 +223,13 @@ export default function JobPage({ id }: { id: string }) {
         <Tile label="Over the tuned baseline" note={it.best_ratio_tuned > 0 ? "its own tunables fitted" : "not known"}>
           {ratio(it.best_ratio_tuned)}
         </Tile>
-        <Tile label="Candidates" note={it.space_size !== "" ? `of ${it.space_size} configurations` : undefined}>
+        <Tile label="Proposed" note={it.space_size !== "" ? `of ${it.space_size} configurations` : undefined}>
           {count(it.candidate_count)}
         </Tile>
         {spent.map((burn) => (
           <Tile
             key={burn.kind}
-            label={burn.kind}
+            label={`Budget: ${burn.kind}`}
             small
             note={Number.isFinite(burn.fraction) ? <Meter fraction={burn.fraction} label={`${burn.kind} spent`} warnAt={it.state === "running" ? 0.9 : 2} /> : "no limit"}
           >

@@ -36,7 +36,7 @@ function columnsAt(now: number): Column<Job>[] {
     {
       key: "task",
       name: "Task",
-      width: "minmax(150px, 1.5fr)",
+      width: "minmax(150px, 1.8fr)",
       cell: (job) => (
         <span className="two-lines">
           <Link className="cover" href={`/jobs/${job.id}`}>
@@ -72,11 +72,11 @@ function columnsAt(now: number): Column<Job>[] {
     { key: "verdicts", name: "Verdicts", width: "minmax(170px, 1fr)", from: 820, cell: (job) => <VerdictStack job={job} /> },
     {
       key: "message",
-      name: "Waits for, or ended because",
+      name: "Message",
       width: "minmax(140px, 1.4fr)",
       from: 1040,
       cell: (job) => (
-        <span className="muted" title={messageOf(job)}>
+        <span className="muted clamp" title={messageOf(job)}>
           {messageOf(job)}
         </span>
       ),

@@ -113,9 +113,9 @@ function FactsTab({ variant }: { variant: Variant }) {
             <table className="plain-table">
               <thead>
                 <tr>
-                  <th>Fact</th>
-                  <th className="num">Before</th>
-                  <th className="num">After</th>
+                  <th scope="col">Fact</th>
+                  <th scope="col" className="num">Before</th>
+                  <th scope="col" className="num">After</th>
                 </tr>
               </thead>
               <tbody>

@@ -17,7 +17,11 @@ function FactsCell({ facts }: { facts: FactSummary | undefined }) {
   if (!facts) return <span className="muted">…</span>;
   const line = factsLine(facts.builds);
   if (line === "") return <span className="muted">not recorded</span>;
-  return <span title={line}>{line}</span>;
+  return (
+    <span className="clamp" title={line}>
+      {line}
+    </span>
+  );
 }
 
 function columnsFor(

@@ -74,6 +74,11 @@ export function axis(colors: Colors, more: uPlot.Axis = {}): uPlot.Axis {
   };
 }
 
+/** The horizontal one: its numbers need one line, not the height that uPlot keeps. */
+export function xAxis(colors: Colors, more: uPlot.Axis = {}): uPlot.Axis {
+  return axis(colors, { size: 28, ...more });
+}
+
 interface PlotProps {
   options: (width: number, height: number) => uPlot.Options; // Memoize: a new one makes a new plot.
   data: uPlot.AlignedData;

@@ -2,7 +2,7 @@ import { useMemo, useRef, useState } from "react";
 import type uPlot from "uplot";
 import { bytesPerSecond, duration, flopsPerSecond, percent, ratio } from "../lib/format";
 import { ceilingLines, type Ceilings, type RooflinePoint } from "../lib/roofline";
-import { Plot, axis, useColors } from "./plot";
+import { Plot, axis, useColors, xAxis } from "./plot";
 
 function superscript(value: number): string {
   const exponent = Math.round(Math.log10(value));
@@ -41,9 +41,9 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
         y: { distr: 3, range: () => [y0, y1] },
       },
       axes: [
-        axis(colors, { label: "arithmetic intensity, flop per byte", values: (_plot, splits) => splits.map(superscript) }),
+        xAxis(colors, { label: "arithmetic intensity, flop per byte", values: (_plot, splits) => splits.map(superscript) }),
         axis(colors, {
-          label: "achieved",
+          label: "achieved rate",
           size: 84,
           values: (_plot, splits) => splits.map((value) => (superscript(value) === "" ? "" : flopsPerSecond(value))),
         }),
@@ -59,6 +59,8 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
             ctx.clip();
             ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
             ctx.fillStyle = colors.muted;
+            ctx.textAlign = "left"; // The axes leave it otherwise.
+            ctx.textBaseline = "alphabetic";
             const peak = Math.max(0, ...flat);
             const fastest = Math.max(0, ...lines.filter((line) => line.kind === "memory").map((line) => line.rate));
             for (const line of lines) {

@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type uPlot from "uplot";
 import type { CaseMeasurement } from "../api/types";
 import { duration } from "../lib/format";
-import { Plot, axis, useColors } from "./plot";
+import { Plot, axis, useColors, xAxis } from "./plot";
 
 /** Every timed sample of both sides, block by block. */
 export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
@@ -30,7 +30,7 @@ export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
       cursor: { show: false },
       scales: { x: { time: false } },
       axes: [
-        axis(colors, { label: "block" }),
+        xAxis(colors, { label: "block" }),
         axis(colors, { label: "time per launch", size: 64, values: (_plot, splits) => splits.map((value) => duration(value)) }),
       ],
       series: [
@@ -89,9 +89,9 @@ export function ConditionsPlot({ measured }: { measured: CaseMeasurement }) {
       cursor: { show: false },
       scales: { x: { time: false }, clock: { range: around }, power: { range: around } },
       axes: [
-        axis(colors, { label: "block" }),
-        axis(colors, { scale: "clock", label: "clock, MHz", size: 64, show: known.clock !== null }),
-        axis(colors, { scale: "power", label: "power, W", size: 56, side: 1, grid: { show: false }, show: known.power !== null }),
+        xAxis(colors, { label: "block" }),
+        axis(colors, { scale: "clock", space: 22, label: "clock, MHz", size: 64, show: known.clock !== null }),
+        axis(colors, { scale: "power", space: 22, label: "power, W", size: 56, side: 1, grid: { show: false }, show: known.power !== null }),
       ],
       series: [
         {},

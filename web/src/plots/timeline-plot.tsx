@@ -2,7 +2,7 @@ import { useMemo, useRef, useState } from "react";
 import type uPlot from "uplot";
 import { interval, ratio, words } from "../lib/format";
 import { bestSoFar, kindOf, type Point } from "../lib/timeline";
-import { Plot, axis, useColors } from "./plot";
+import { Plot, axis, useColors, xAxis } from "./plot";
 
 const mostWhiskers = 1500;
 
@@ -59,7 +59,7 @@ export function TimelinePlot({ points, by, onChoose }: Props) {
           },
         },
         axes: [
-          axis(colors, { label: by === "time" ? "minutes since the first verdict" : "candidate" }),
+          xAxis(colors, { label: by === "time" ? "minutes since the first verdict" : "candidate" }),
           axis(colors, {
             label: "speed-up",
             size: 52,

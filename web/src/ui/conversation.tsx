@@ -88,8 +88,8 @@ function Call({ jobId, call }: { jobId: string; call: AgentCall }) {
     <li>
       <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>
-          {call.sequence} · {call.kind} <span className={`badge ${stateStyle[call.state] ?? ""}`}>{call.state}</span> {call.model}{" "}
-          {cost.filter((one) => one !== "").join(", ")} · <Time ns={call.created_ns} />
+          {call.sequence} · {call.kind} <span className={`badge ${stateStyle[call.state] ?? ""}`}>{call.state}</span>{" "}
+          {[call.model, ...cost].filter((one) => one !== "").join(" · ")} · <Time ns={call.created_ns} />
         </summary>
         {call.error !== "" && <p className="alert">{call.error}</p>}
         {open && <CallDocuments jobId={jobId} sequence={call.sequence} />}

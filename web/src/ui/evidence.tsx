@@ -80,14 +80,14 @@ export function MeasurementTable({ measurement, cases }: { measurement: Measurem
         <table className="plain-table">
           <thead>
             <tr>
-              <th>Case</th>
-              <th className="num">Baseline</th>
-              <th className="num">Variant</th>
-              <th className="num">Speed-up</th>
-              <th className="num">Roofline</th>
-              <th className="num">Rate</th>
-              <th className="num">A/A spread</th>
-              <th>
+              <th scope="col">Case</th>
+              <th scope="col" className="num">Baseline</th>
+              <th scope="col" className="num">Variant</th>
+              <th scope="col" className="num">Speed-up</th>
+              <th scope="col" className="num">Roofline</th>
+              <th scope="col" className="num">Rate</th>
+              <th scope="col" className="num">A/A spread</th>
+              <th scope="col">
                 <span className="sr">Samples</span>
               </th>
             </tr>
@@ -118,13 +118,13 @@ export function VerificationTable({ verification }: { verification: Verification
         <table className="plain-table">
           <thead>
             <tr>
-              <th>Case</th>
-              <th>Result</th>
-              <th>Output</th>
-              <th className="num">Worst error / tolerance</th>
-              <th className="num">RMS error</th>
-              <th className="num">Over tolerance</th>
-              <th>Checks</th>
+              <th scope="col">Case</th>
+              <th scope="col">Result</th>
+              <th scope="col">Output</th>
+              <th scope="col" className="num">Worst error / tolerance</th>
+              <th scope="col" className="num">RMS error</th>
+              <th scope="col" className="num">Over tolerance</th>
+              <th scope="col">Checks</th>
             </tr>
           </thead>
           <tbody>
