@@ -152,7 +152,7 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
                                                           const std::vector<bool>& supported,
                                                           const VerifyOptions& options) {
   std::vector<std::pair<std::size_t, InputSpec>> specs;
-  std::size_t next_set = 0;
+  std::size_t next_set = 0, last = cases.size();
   for (std::size_t index = 0; index < cases.size(); ++index) {
     const BoundCase& one = cases[index];
     if (!supported[index]) continue;
@@ -170,7 +170,11 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
     }
     if (!Tells(one)) continue;
     next_set = turn;
+    if (last == cases.size() || ElementsOf(one) > ElementsOf(cases[last])) last = index;
     if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
+  }
+  for (; last < cases.size() && next_set < kSets.size(); ++next_set) {
+    specs.emplace_back(last, SetSpec(options, last, kSets[next_set]));
   }
   return specs;
 }
@@ -457,6 +461,32 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
   return std::exchange(set_failure_, std::nullopt);
 }
 
+// Sets whose turn never came, on the largest of the cases that can tell: otherwise a task of few
+// cases would never be tried on some of them.
+Verifier::Outcome Verifier::RemainingSets(const std::vector<CaseUnderTest>& cases,
+                                          std::vector<CaseReport>* reports,
+                                          std::size_t* failed_case) {
+  std::size_t last = cases.size();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const CaseUnderTest& one = cases[i];
+    if (!one.supported || !one.baseline || !TakesSets(one.bound_case, options_) ||
+        !Tells(one.bound_case)) {
+      continue;
+    }
+    if (last == cases.size() || ElementsOf(one.bound_case) > ElementsOf(cases[last].bound_case)) {
+      last = i;
+    }
+  }
+  if (last == cases.size()) return std::optional<Failure>();
+  *failed_case = last;
+  for (; next_set_ < kSets.size(); ++next_set_) {
+    FETTLE_RETURN_IF_ERROR(
+        RunInputSet(cases[last], last, kSets[next_set_], &(*reports)[last]).status());
+    if (set_failure_) break;
+  }
+  return std::exchange(set_failure_, std::nullopt);
+}
+
 // Whether the baseline can meet the set; the candidate's failure is in set_failure_.
 absl::StatusOr<bool> Verifier::RunInputSet(const CaseUnderTest& one, std::size_t index,
                                            InputSet set, CaseReport* report) {
@@ -591,6 +621,10 @@ absl::StatusOr<VerificationReport> Verifier::Verify(const std::vector<CaseUnderT
     }
     FETTLE_ASSIGN_OR_RETURN(failure, CheckCase(cases[i], i, &one, &passes[i]));
     one.passed = !failure;
+  }
+  if (!failure) {
+    FETTLE_ASSIGN_OR_RETURN(failure, RemainingSets(cases, &report.cases, &failed_case));
+    if (failure) report.cases[failed_case].passed = false;
   }
   if (!failure) {
     FETTLE_ASSIGN_OR_RETURN(failure, RotatedOrder(cases, passes, &report.cases, &failed_case));

@@ -98,6 +98,8 @@ class Verifier {
   absl::StatusOr<bool> RunInputSet(const CaseUnderTest& one, std::size_t index, InputSet set,
                                    CaseReport* report);
   Outcome ExactIntegers(const CaseUnderTest& one, std::size_t index, CaseReport* report);
+  Outcome RemainingSets(const std::vector<CaseUnderTest>& cases, std::vector<CaseReport>* reports,
+                        std::size_t* failed_case);
   Outcome RotatedOrder(const std::vector<CaseUnderTest>& cases, const std::vector<Pass>& passes,
                        std::vector<CaseReport>* reports, std::size_t* failed_case);
 

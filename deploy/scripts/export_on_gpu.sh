@@ -50,6 +50,7 @@ vectors() {
 # The same variants again, with PTX that the driver of a later GPU compiles.
 export_ptx() {
   local op server code
+  local -x FETTLE_DATA_DIR=$FETTLE_DATA_DIR/demo  # Where the demo's variants lie.
   op=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["op"]["name"])' "$bundle/manifest.json")
   build/bin/fettle serve --no-worker >"$out/serve.log" 2>&1 &
   server=$!

@@ -208,6 +208,31 @@ TEST_P(VerifyTest, TriesNonFiniteInputsOnEveryCaseThatCanShowThem) {
   ExpectFails("clamps", "class_mismatch");
 }
 
+// Found on a GPU: most cases were large there, the turn of edge values never came, and a kernel
+// that flushes denormals was accepted.
+TEST_P(VerifyTest, EveryInputSetHasItsTurnHoweverFewCasesThereAre) {
+  cases_ = {Case("timed/0", 4096, 64), Case("checked/0", 33, 64), Case("checked/1", 1, 1)};
+  large_elements_ = 100'000;
+  const VerificationReport report = Verify("honest");
+  ASSERT_TRUE(report.passed) << report.failure.message;
+  for (const InputSet set :
+       {InputSet::kHeavyTail, InputSet::kScaleHuge, InputSet::kAllNegative, InputSet::kRowScales,
+        InputSet::kTies, InputSet::kScaleTiny, InputSet::kOneHot, InputSet::kSorted,
+        InputSet::kAllEqual, InputSet::kCheckerboard, InputSet::kScaleLarge, InputSet::kReversed,
+        InputSet::kScaleSmall, InputSet::kLowRank, InputSet::kEdgeValues, InputSet::kAllZero}) {
+    const std::string name = "inputs:" + std::string(InputSetName(set));
+    EXPECT_THAT(report.cases[1].checks, ::testing::Contains(name).Times(1));
+  }
+  // Right but for the smallest numbers, which no other set holds.
+  Register("flushes", [](const Problem& p) {
+    Honest(p);
+    for (std::int64_t c = 0; c < p.cols; ++c) {
+      if (std::fabs(p.z[c]) < 1e-37f) p.z[c] = 0;
+    }
+  });
+  ExpectFails("flushes", "tolerance");
+}
+
 // What is judged beside the device's time is computed before it: nothing is left for a reference to
 // do while a device waits.
 TEST_P(VerifyTest, EveryInputIsKnownAhead) {
