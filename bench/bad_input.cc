@@ -33,7 +33,7 @@ std::string LoadForeignCode(const std::string& runner_path, const DeviceInfo& de
   if (!compiled.ok() || !compiled->accepted)
     return "the kernel does not compile for " + other->name;
   RunnerClient::Options options;
-  options.sandbox = SandboxFor({.runner_path = runner_path}, device.id);
+  options.sandbox = SandboxFor({.runner_path = runner_path}, device.id, {device});
   const auto runner = RunnerClient::Start(std::move(options), {});
   if (!runner.ok()) return std::string(runner.status().message());
   const auto loaded = (*runner)->LoadModule(compiled->code_object, compiled->symbols);

@@ -41,6 +41,7 @@ struct Row {
   const BankEntry* entry = nullptr;
   std::map<std::string, int> verdicts;  // "INCORRECT tolerance" -> times.
   int unexpected = 0, accepted = 0, failed = 0, runs = 0;
+  int unshown = 0;  // On a GPU: neither wrong nor faster there, where the entry expects it wrong.
   std::string message;  // Of the first unexpected one.
   double seconds = 0;
   std::optional<NaiveVerdict> naive;
@@ -136,13 +137,19 @@ class BankRun {
     const bool expected = std::find(right.begin(), right.end(), verdict) != right.end();
     if (record->verdict == Verdict::kWin && row.entry->kind != "honest") ++row.accepted;
     if (expected) return;
+    // What deceives by how a processor works may simply be slow elsewhere. It is never a win.
+    const bool slow = record->verdict == Verdict::kNoWin || record->verdict == Verdict::kAmbiguous;
+    if (row.entry->kind == "cheat" && options_.target != "cpu" && slow) {
+      ++row.unshown;
+      return;
+    }
     ++row.unexpected;
     if (row.message.empty()) row.message = record->message;
   }
 
   absl::StatusOr<int> Report(const UnitRunner& runner) {
     struct Sum {
-      int entries = 0, runs = 0, accepted = 0, unexpected = 0, failed = 0;
+      int entries = 0, runs = 0, accepted = 0, unexpected = 0, unshown = 0, failed = 0;
     };
     std::map<std::string, Sum> sums;
     json list = json::array();
@@ -160,18 +167,23 @@ class BankRun {
         naive_unexpected += row.naive->correct != row.entry->naive->fooled;
       }
       const bool bad = row.unexpected + row.failed > 0;
-      fmt::print("{} {:<24} {:<14} {:6.1f} s  {}{}\n", bad ? "!" : " ", row.entry->id, naive,
-                 row.seconds, text, bad ? "  " + row.message.substr(0, 300) : "");
+      fmt::print("{} {:<24} {:<14} {:6.1f} s  {}{}\n",
+                 bad               ? "!"
+                 : row.unshown > 0 ? "~"
+                                   : " ",
+                 row.entry->id, naive, row.seconds, text,
+                 bad ? "  " + row.message.substr(0, 300) : "");
       Sum& sum = sums[row.entry->kind];
       ++sum.entries;
       sum.runs += row.runs;
       sum.accepted += row.accepted;
       sum.unexpected += row.unexpected;
+      sum.unshown += row.unshown;
       sum.failed += row.failed;
-      json item = {{"id", row.entry->id},      {"kind", row.entry->kind},
-                   {"verdicts", row.verdicts}, {"unexpected", row.unexpected},
-                   {"accepted", row.accepted}, {"failed", row.failed},
-                   {"seconds", row.seconds},   {"message", row.message}};
+      json item = {
+          {"id", row.entry->id},          {"kind", row.entry->kind}, {"verdicts", row.verdicts},
+          {"unexpected", row.unexpected}, {"unshown", row.unshown},  {"accepted", row.accepted},
+          {"failed", row.failed},         {"seconds", row.seconds},  {"message", row.message}};
       if (row.naive) {
         item["naive"] = {{"correct", row.naive->correct},
                          {"ratio", row.naive->ratio},
@@ -185,14 +197,12 @@ class BankRun {
     json totals = json::object();
     for (const auto& [kind, sum] : sums) {
       fmt::print(
-          "{}: {} entries, {} runs, {} accepted, {} with another verdict than expected, {} "
-          "not judged\n",
-          kind, sum.entries, sum.runs, sum.accepted, sum.unexpected, sum.failed);
-      totals[kind] = {{"entries", sum.entries},
-                      {"runs", sum.runs},
-                      {"accepted", sum.accepted},
-                      {"unexpected", sum.unexpected},
-                      {"failed", sum.failed}};
+          "{}: {} entries, {} runs, {} accepted, {} with another verdict than expected, {} neither "
+          "wrong nor faster here, {} not judged\n",
+          kind, sum.entries, sum.runs, sum.accepted, sum.unexpected, sum.unshown, sum.failed);
+      totals[kind] = {{"entries", sum.entries},   {"runs", sum.runs},
+                      {"accepted", sum.accepted}, {"unexpected", sum.unexpected},
+                      {"unshown", sum.unshown},   {"failed", sum.failed}};
       if (kind == "honest") punished += sum.unexpected;
       accepted += sum.accepted;
     }

@@ -2,6 +2,8 @@
 // Replays recorded tuning spaces, or searches made-up ones, and prints how close each search
 // strategy comes to the best configuration after a part of the space was evaluated
 // (docs/search.md).
+#include "agent/search.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,7 +20,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "agent/search.h"
 #include "bench/gzip.h"
 #include "bench/synthetic_spaces.h"
 #include "core/status_macros.h"

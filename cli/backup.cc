@@ -33,7 +33,8 @@ class BackupCommand final : public Subcommand {
     context.terminal.Status(fmt::format("copying {}", data));
     FETTLE_RETURN_IF_ERROR(BackupDataDir(data, target));
     context.terminal.Status("");
-    context.terminal.Print(json_ ? nlohmann::json{{"data_dir", data}, {"backup", target}}.dump(2, ' ', false, kReplaceInvalid)
+    context.terminal.Print(json_ ? nlohmann::json{{"data_dir", data}, {"backup", target}}.dump(
+                                       2, ' ', false, kReplaceInvalid)
                                  : fmt::format("{} copied to {}", data, target));
     return ExitCode::kOk;
   }

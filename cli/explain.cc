@@ -20,9 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-// A change may go when what is left is at least this fast, with 95 % confidence.
-constexpr double kKeepsTheGain = 0.99;
-
 // What measuring one reduced kernel beside the winner gave.
 struct Trial {
   bool works = false;  // It compiled, was right and was measured.
@@ -139,8 +136,8 @@ absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
     without[i] = false;
     FETTLE_ASSIGN_OR_RETURN(trials[i], Try(context, lab, task, rerun.unit, winner,
                                            ApplyChanges(parent, winner, changes, without)));
-    // The reduced kernel's speed over the winner is 1 / gain; its lower end decides.
-    if (trials[i].works && 1 / trials[i].high >= kKeepsTheGain) kept = without;
+    if (WorthOf(trials[i].works, trials[i].low, trials[i].high) == ChangeWorth::kNotNeeded)
+      kept = without;
   }
   // Facts of the parent itself, before, and of what is left, after.
   FETTLE_ASSIGN_OR_RETURN(const Trial before, Try(context, lab, task, rerun.unit, winner, parent));
@@ -159,13 +156,15 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
   const Trial& whole = trials[changes.size()];
   const Trial& rest = trials[changes.size() + 1];
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    list.push_back({{"change", changes[i].label},
-                    {"needed", static_cast<bool>(kept[i])},
-                    {"gain", trials[i].gain},
-                    {"gain_low", trials[i].low},
-                    {"gain_high", trials[i].high},
-                    {"without_it", trials[i].works ? "" : trials[i].reason},
-                    {"diff", changes[i].text}});
+    list.push_back(
+        {{"change", changes[i].label},
+         {"kept", static_cast<bool>(kept[i])},
+         {"worth", ChangeWorthName(WorthOf(trials[i].works, trials[i].low, trials[i].high))},
+         {"gain", trials[i].gain},
+         {"gain_low", trials[i].low},
+         {"gain_high", trials[i].high},
+         {"without_it", trials[i].works ? "" : trials[i].reason},
+         {"diff", changes[i].text}});
   }
   if (json_) {
     terminal.Print(json{
@@ -185,8 +184,9 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
     const std::string worth = trials[i].works
                                   ? FormatInterval(trials[i].gain, trials[i].low, trials[i].high)
                                   : "without it: " + trials[i].reason.substr(0, 120);
-    terminal.Print(Printable(
-        fmt::format("{} {}: {}", kept[i] ? "needed  " : "not needed", changes[i].label, worth)));
+    terminal.Print(Printable(fmt::format(
+        "{:<10} {}: {}", ChangeWorthName(WorthOf(trials[i].works, trials[i].low, trials[i].high)),
+        changes[i].label, worth)));
   }
   terminal.Print(rest.works ? fmt::format("the variant over the smallest diff: {}",
                                           FormatInterval(rest.gain, rest.low, rest.high))

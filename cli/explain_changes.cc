@@ -160,4 +160,22 @@ KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTes
   return result;
 }
 
+ChangeWorth WorthOf(bool works, double gain_low, double gain_high) {
+  // What is left may be this much slower, with 95 % confidence, and still keep the gain.
+  constexpr double kKeepsTheGain = 0.99;
+  if (!works || gain_low > 1) return ChangeWorth::kNeeded;
+  return 1 / gain_high >= kKeepsTheGain ? ChangeWorth::kNotNeeded : ChangeWorth::kUnclear;
+}
+
+std::string_view ChangeWorthName(ChangeWorth worth) {
+  switch (worth) {
+    case ChangeWorth::kNeeded:
+      return "needed";
+    case ChangeWorth::kUnclear:
+      return "unclear";
+    default:
+      return "not needed";
+  }
+}
+
 }  // namespace fettle

@@ -4,6 +4,7 @@
 // What tells two kernels apart, one change at a time, and kernels with some of the changes.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/task.h"
@@ -35,5 +36,15 @@ std::vector<VariantChange> ChangesBetween(const KernelUnderTest& parent,
 KernelUnderTest ApplyChanges(const KernelUnderTest& parent, const KernelUnderTest& winner,
                              const std::vector<VariantChange>& changes,
                              const std::vector<bool>& kept);
+
+// What leaving one change out showed. `gain`: the whole kernel's speed over what is left, with its
+// interval.
+enum class ChangeWorth {
+  kNeeded,    // What is left does not work, or is slower beyond doubt.
+  kUnclear,   // It may be as fast: the change stays, but is not shown to matter.
+  kNotNeeded  // It is as fast: the change went.
+};
+ChangeWorth WorthOf(bool works, double gain_low, double gain_high);
+std::string_view ChangeWorthName(ChangeWorth worth);  // "needed", "unclear", "not needed"
 
 }  // namespace fettle

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "cli/paths.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "exporter/signature.h"
@@ -140,6 +141,19 @@ absl::Status Finisher::AddFor(const BundleModel& model, const BundleKernel& kern
   if (built->rejected) {
     return absl::FailedPreconditionError(fmt::format("compile {} for {}: rejected: {}", kernel.id,
                                                      target, built->rejected->log.substr(0, 300)));
+  }
+  if (IsPortable(build.target)) {
+    // The compiler writes PTX without assembling it; the first architecture of its number says
+    // whether it can be.
+    BuildContext native = build;
+    native.target.name = "sm_" + target.substr(target.find('_') + 1);
+    FETTLE_ASSIGN_OR_RETURN(const BuiltKernel assembled,
+                            BuildKernel(native, under, cases, CompileMode::kFast, 32));
+    if (assembled.rejected) {
+      return absl::FailedPreconditionError(
+          fmt::format("compile {} for {}: its PTX does not assemble for {}: {}", kernel.id, target,
+                      native.target.name, assembled.rejected->log.substr(0, 300)));
+    }
   }
   for (auto& [key, one] : built->builds) {
     const bool known =

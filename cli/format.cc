@@ -80,10 +80,12 @@ std::string FormatAge(std::int64_t seconds) {
 }
 
 std::string FormatValues(const nlohmann::json& values) {
-  if (!values.is_object()) return values.is_null() ? "-" : Printable(values.dump(-1, ' ', false, kReplaceInvalid));
+  if (!values.is_object())
+    return values.is_null() ? "-" : Printable(values.dump(-1, ' ', false, kReplaceInvalid));
   std::string text;
   for (const auto& [name, value] : values.items()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value.dump(-1, ' ', false, kReplaceInvalid));
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name,
+                        value.dump(-1, ' ', false, kReplaceInvalid));
   }
   return text.empty() ? "-" : Printable(text);
 }

@@ -85,7 +85,8 @@ class InitCommand final : public Subcommand {
       }
     }
     if (json_) {
-      terminal.Print(nlohmann::json{{"folder", folder}, {"fill_in", places}}.dump(2, ' ', false, kReplaceInvalid));
+      terminal.Print(nlohmann::json{{"folder", folder}, {"fill_in", places}}.dump(2, ' ', false,
+                                                                                  kReplaceInvalid));
       return;
     }
     terminal.Print(fmt::format("{}: written; to fill in:", folder));

@@ -38,17 +38,22 @@ absl::StatusOr<std::string> MemoryBlobs::Put(std::string_view bytes) {
 
 void LocalFlags::Declare(FlagSet& flags) {
   flags.Flag("--device", "ID", &device, "device to use, as cpu or cuda:0 (default: all found)");
-  DeclareEmulators(flags);
+  DeclareTools(flags);
   flags.Flag("--cache", "DIR", &cache, "compile cache (default ~/.cache/fettle)").completes =
       Completes::kFolder;
   flags.Flag("--runner", "FILE", &runner, "the fettle-runner program (default: beside fettle)")
       .completes = Completes::kFile;
 }
 
-void LocalFlags::DeclareEmulators(FlagSet& flags) {
+void LocalFlags::DeclareTools(FlagSet& flags) {
   flags
       .Flag("--emulators", "FILE", &emulators,
             "devices behind emulators (docs/emulation.md; FETTLE_EMULATORS)")
+      .completes = Completes::kFile;
+  flags
+      .Flag("--compute-sanitizer", "FILE", &compute_sanitizer,
+            "NVIDIA's compute-sanitizer, for would-be winners (default: found; "
+            "FETTLE_COMPUTE_SANITIZER)")
       .completes = Completes::kFile;
 }
 
@@ -58,6 +63,7 @@ UnitRunnerOptions LocalFlags::ToOptions() const {
   options.cache_dir = cache.empty() ? DefaultCache() : cache;
   if (!device.empty()) options.device_ids = {device};
   const char* file = std::getenv("FETTLE_EMULATORS");
+  options.compute_sanitizer = compute_sanitizer;
   options.emulators_file = !emulators.empty() || file == nullptr ? emulators : file;
   return options;
 }

@@ -32,13 +32,14 @@ class MemoryBlobs final : public BlobStore {
 };
 
 struct LocalFlags {
-  std::string runner;     // fettle-runner; empty: beside this binary.
-  std::string cache;      // Empty: $XDG_CACHE_HOME/fettle or ~/.cache/fettle.
-  std::string device;     // Empty: every device found.
-  std::string emulators;  // File of emulated devices; empty: $FETTLE_EMULATORS, else none.
+  std::string runner;             // fettle-runner; empty: beside this binary.
+  std::string cache;              // Empty: $XDG_CACHE_HOME/fettle or ~/.cache/fettle.
+  std::string device;             // Empty: every device found.
+  std::string emulators;          // File of emulated devices; empty: $FETTLE_EMULATORS, else none.
+  std::string compute_sanitizer;  // Empty: $FETTLE_COMPUTE_SANITIZER, else found.
 
   void Declare(FlagSet& flags);
-  void DeclareEmulators(FlagSet& flags);  // The one flag of Declare that `worker` shares.
+  void DeclareTools(FlagSet& flags);  // The flags of Declare that `worker` shares.
   UnitRunnerOptions ToOptions() const;
 };
 

@@ -12,10 +12,10 @@
 #include "cli/report.h"
 #include "cli/submit.h"
 #include "cli/task_folder.h"
-#include "proto/wire_json.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/verify.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -41,6 +41,9 @@ class ProfileCommand final : public Subcommand {
         Completes::kFolder;
     flags.Flag("--counters", "", &counters_,
                "run it once more under ncu or rocprofv3 (docs/counters.md)");
+    flags.Flag("--duty", "", &duty_,
+               "run it at several duty ratios: power, clock and time of a call (docs/counters.md)");
+    flags.Flag("--duty-seconds", "N", &duty_seconds_, "at each ratio (default 2)");
     kernel_.Declare(flags);
     flags.Flag("--candidate", "DIGEST", &candidate_, "with a task: this candidate of --job");
     flags.Flag("--job", "JOB", &job_, "job of the candidate");
@@ -54,8 +57,12 @@ class ProfileCommand final : public Subcommand {
     if (candidate_.empty() != job_.empty()) {
       return absl::InvalidArgumentError("--candidate and --job name one candidate together");
     }
+    if (!(duty_seconds_ >= 0.1 && duty_seconds_ <= 60)) {
+      return absl::InvalidArgumentError("--duty-seconds: 0.1 to 60");
+    }
     FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(local_));
     FETTLE_ASSIGN_OR_RETURN(WorkUnit unit, MakeUnit(lab));
+    if (duty_) unit.duty_span_s = duty_seconds_;
     unit.kind = UnitKind::kEvaluate;
     unit.screen = false;
     unit.counters = counters_;
@@ -127,13 +134,15 @@ class ProfileCommand final : public Subcommand {
     const bool right = result.verification && result.verification->passed;
     const json document = ToJson(result);
     if (json_) {
-      terminal.Print(json{{"right", right},
-                          {"verdict", MemberOf(document, "verdict")},
-                          {"builds", MemberOf(document, "builds")},
-                          {"measurement", MemberOf(document, "measurement")},
-                          {"ceilings", MemberOf(result.environment, "ceilings")},
-                          {"counters", result.counters}}
-                         .dump(2, ' ', false, kReplaceInvalid));
+      terminal.Print(json{
+          {"right", right},
+          {"verdict", MemberOf(document, "verdict")},
+          {"builds", MemberOf(document, "builds")},
+          {"measurement", MemberOf(document, "measurement")},
+          {"ceilings", MemberOf(result.environment, "ceilings")},
+          {"counters", result.counters},
+          {"duty",
+           result.duty}}.dump(2, ' ', false, kReplaceInvalid));
       return right ? ExitCode::kOk : ExitCode::kNo;
     }
     const int width = terminal.width();
@@ -145,6 +154,7 @@ class ProfileCommand final : public Subcommand {
     }
     terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width));
     terminal.Raw(CountersText(result.counters, width));
+    terminal.Raw(DutyText(result.duty, width));
     if (result.verdict) terminal.Print(VerdictText(MemberOf(document, "verdict")));
     return right ? ExitCode::kOk : ExitCode::kNo;
   }
@@ -152,7 +162,8 @@ class ProfileCommand final : public Subcommand {
   std::string what_, case_, candidate_, job_;
   std::string target_ = "auto";
   KernelFlags kernel_;
-  bool counters_ = false;
+  bool counters_ = false, duty_ = false;
+  double duty_seconds_ = 2;
   bool json_ = false;
   LocalFlags local_;
   ConnectionFlags connection_;

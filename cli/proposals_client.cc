@@ -47,9 +47,8 @@ class GrpcProposalsClient final : public ProposalsClient {
   absl::StatusOr<std::string> GetRecording(const std::string& job_id) override {
     v1::GetRecordingRequest request;
     request.set_job_id(job_id);
-    FETTLE_ASSIGN_OR_RETURN(
-        const auto response,
-        (Call<v1::GetRecordingResponse>(&Stub::GetRecording, request, kQuick, {})));
+    FETTLE_ASSIGN_OR_RETURN(const auto response, (Call<v1::GetRecordingResponse>(
+                                                     &Stub::GetRecording, request, kQuick, {})));
     return response.recording_json();
   }
   absl::StatusOr<v1::GetBriefResponse> GetBrief(const v1::GetBriefRequest& request,

@@ -60,6 +60,48 @@ std::string CountersText(const json& counters, int width) {
   return text;
 }
 
+std::string DutyText(const json& duty, int width) {
+  const json& points = MemberOf(duty, "points");
+  if (!points.is_array() || points.empty()) return "";
+  double full_ns = 0;  // A launch under the lightest load.
+  bool power = false, clock = false;
+  for (const json& point : points) {
+    power = power || NumberOf(point, "power_w") > 0;
+    clock = clock || NumberOf(point, "clock_mhz") > 0;
+    if (full_ns <= 0) full_ns = NumberOf(point, "median_ns");
+  }
+  const auto figure = [](const json& point, const char* name) {
+    const double value = NumberOf(point, name);
+    return value > 0 ? fmt::format("{:.0f}", value) : std::string("-");
+  };
+  Table table({{"DUTY", true},
+               {"RAN", true},
+               {"CALL", true},
+               {"SLOWER", true},
+               {"MHZ", true},
+               {"LOWEST", true},
+               {"WATT", true},
+               {"HIGHEST", true},
+               {"C", true},
+               {"THROTTLED"}});
+  for (const json& point : points) {
+    const double ns = NumberOf(point, "median_ns");
+    const std::string reason = TextOf(point, "throttle_reason");
+    table.Row({fmt::format("{:.0f} %", 100 * NumberOf(point, "asked")),
+               fmt::format("{:.0f} %", 100 * NumberOf(point, "ran")),
+               ns > 0 ? FormatDuration(ns) : "-",
+               ns > 0 ? fmt::format("{:+.1f} %", 100 * (ns / full_ns - 1)) : "-",
+               figure(point, "clock_mhz"), figure(point, "lowest_clock_mhz"),
+               figure(point, "power_w"), figure(point, "highest_power_w"),
+               figure(point, "temperature_c"), reason.empty() ? "no" : Printable(reason)});
+  }
+  std::string text = fmt::format("duty ratios, {}\n", Printable(TextOf(duty, "case")));
+  text += table.Render(width);
+  if (!power) text += "power: not known, this device does not tell it\n";
+  if (!clock) text += "clock: not known, this device does not tell it\n";
+  return text;
+}
+
 std::string VerificationTable(const json& verification, int width) {
   const json& cases = MemberOf(verification, "cases");
   if (!cases.is_array() || cases.empty()) return "";
@@ -84,6 +126,19 @@ std::string VerificationTable(const json& verification, int width) {
     }
   }
   return table.Render(width);
+}
+
+std::string BugCheckLines(const json& verification) {
+  std::string text;
+  const std::string check_mode = TextOf(verification, "check_mode");
+  if (!check_mode.empty()) text += "  check mode: " + check_mode + "\n";
+  const json& sanitizers = MemberOf(verification, "sanitizers");
+  if (sanitizers.is_object()) {
+    for (const auto& [tool, said] : sanitizers.items()) {
+      text += fmt::format("  compute-sanitizer {}: {}\n", tool, TextOf(sanitizers, tool));
+    }
+  }
+  return Printable(text);
 }
 
 std::string MutationTable(const json& registration, int width) {

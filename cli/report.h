@@ -16,6 +16,13 @@ std::string MeasurementTable(const nlohmann::json& measurement, int width);
 // Worst error over its tolerance per case and output, and the cases that are unsupported.
 std::string VerificationTable(const nlohmann::json& verification, int width);
 
+// A UnitResult's "duty" as text: a row for each ratio, and what the device does not tell. Empty
+// where it was not asked for.
+std::string DutyText(const nlohmann::json& duty, int width);
+
+// What check mode and compute-sanitizer's tools said, a line each; empty where neither was asked.
+std::string BugCheckLines(const nlohmann::json& verification);
+
 // The known-bad outputs that a task's checker was tried with, and whether it rejected them; from
 // UnitResult's `registration`. Empty for none.
 // A UnitResult's "counters" as text: a table of facts for each kernel, or why there are none. Empty

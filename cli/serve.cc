@@ -39,8 +39,9 @@ class ServeCommand final : public Subcommand {
                "none: \"off\")");
     flags.Flag("--http-name", "HOST:PORT", &options_.http_names,
                "further name by which browsers reach it; may be repeated");
-    flags.Flag("--models", "FILE", &options_.models_file,
-               "models, prices and limits over the bundled ones (docs/agent.md)")
+    flags
+        .Flag("--models", "FILE", &options_.models_file,
+              "models, prices and limits over the bundled ones (docs/agent.md)")
         .completes = Completes::kFile;
     flags.Flag("--reflection", "", &options_.reflection, "answer gRPC reflection");
     flags.Flag("--no-worker", "", &no_worker_, "start no worker on this machine");

@@ -78,6 +78,7 @@ std::string ShowVariant(const v1::Variant& variant, int width, bool source) {
   Section(text, "Timing (confirmation)",
           MeasurementTable(MemberOf(provenance, "measurement"), width));
   Section(text, "Correctness", VerificationTable(MemberOf(provenance, "verification"), width));
+  Section(text, "Bugs looked for", BugCheckLines(MemberOf(provenance, "verification")));
   Section(text, "Builds", BuildLines(MemberOf(provenance, "builds")));
   Section(text, "Device", Scalars(MemberOf(provenance, "device")));
   Section(text, "Proposer", Scalars(MemberOf(provenance, "proposer")));
@@ -98,12 +99,13 @@ std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source
   Section(text, "Verdict",
           verdict.is_null() ? "  under way\n" : "  " + VerdictText(verdict) + "\n");
   if (!TextOf(verdict, "case").empty()) {
-    text += fmt::format("  to see it here: fettle reproduce {} --task FOLDER\n",
-                        candidate.digest());
+    text +=
+        fmt::format("  to see it here: fettle reproduce {} --task FOLDER\n", candidate.digest());
   }
   Section(text, "Timing", MeasurementTable(ParseDocument(candidate.measurement_json()), width));
   Section(text, "Correctness",
           VerificationTable(ParseDocument(candidate.verification_json()), width));
+  Section(text, "Bugs looked for", BugCheckLines(ParseDocument(candidate.verification_json())));
   const json builds = ParseDocument(candidate.builds_json());
   Section(text, "Builds", BuildLines(builds));
   std::string diagnostics;

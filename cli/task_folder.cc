@@ -129,9 +129,8 @@ absl::Status Walk::File(const fs::path& path, const std::string& name) {
         "read {}: more than {} files; is this a task folder?", root_.string(), limits_.files));
   }
   if (!IsUtf8(name)) {
-    return absl::InvalidArgumentError(
-        fmt::format("read {}: the file name '{}' is not UTF-8; rename it", root_.string(),
-                    ValidUtf8(name)));
+    return absl::InvalidArgumentError(fmt::format(
+        "read {}: the file name '{}' is not UTF-8; rename it", root_.string(), ValidUtf8(name)));
   }
   FETTLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path.string(), limits_.file_bytes));
   total_ += static_cast<std::int64_t>(bytes.size());

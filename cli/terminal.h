@@ -21,7 +21,8 @@ class Terminal {
   Terminal(Sink out, Sink err, Options options);
   // stdout and stderr of this process.
   static Terminal Standard();
-  // errno of a write to this process's standard output that failed though somebody reads it; 0: none.
+  // errno of a write to this process's standard output that failed though somebody reads it; 0:
+  // none.
   static int OutputError();
 
   void Print(std::string_view text);  // Text plus a line end, on out.

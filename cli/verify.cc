@@ -8,6 +8,7 @@
 #include "cli/verify_bundle.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "exporter/signature.h"
 #include "store/files.h"
 
 namespace fettle {
@@ -48,6 +49,10 @@ class VerifyCommand final : public Subcommand {
     BundleVerifyOptions options;
     if (!signer_.empty()) {
       FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadWholeFile(signer_));
+      if (KeyId(options.trusted_signer).empty()) {
+        return absl::InvalidArgumentError(
+            fmt::format("--signer {}: it holds no Ed25519 public key in PEM form", signer_));
+      }
     }
     BundleReport report = VerifyBundle(files, options);
     std::vector<RerunReport> reruns;
@@ -116,10 +121,8 @@ class VerifyCommand final : public Subcommand {
       terminal.Print(Printable(fmt::format(
           "variant {} on {}: {}", rerun.variant, rerun.target,
           outcome.emulated ? "verified again under an emulator, whose times do not count"
-          : outcome.passed
-              ? fmt::format("verified again, {}",
-                            FormatInterval(outcome.ratio, outcome.ratio_low, outcome.ratio_high))
-              : "FAILED: " + outcome.reason)));
+          : outcome.passed ? "verified again, " + RerunText(rerun)
+                           : "FAILED: " + outcome.reason)));
       terminal.Print(fmt::format("  rebuilt code objects: {} equal, {} different",
                                  outcome.objects_equal, outcome.objects_different));
     }
@@ -141,6 +144,9 @@ class VerifyCommand final : public Subcommand {
                       {"ratio", rerun.outcome.ratio},
                       {"ratio_low", rerun.outcome.ratio_low},
                       {"ratio_high", rerun.outcome.ratio_high},
+                      {"exported_ratio", rerun.exported},
+                      {"exported_low", rerun.exported_low},
+                      {"exported_high", rerun.exported_high},
                       {"objects_equal", rerun.outcome.objects_equal},
                       {"objects_different", rerun.outcome.objects_different}});
     }
@@ -166,6 +172,17 @@ class VerifyCommand final : public Subcommand {
 
 }  // namespace
 
+std::string RerunText(const RerunReport& rerun) {
+  const RerunOutcome& now = rerun.outcome;
+  std::string text = FormatInterval(now.ratio, now.ratio_low, now.ratio_high);
+  if (rerun.exported <= 0) return text;
+  text += fmt::format("; the evidence says {}",
+                      FormatInterval(rerun.exported, rerun.exported_low, rerun.exported_high));
+  if (now.ratio_high < rerun.exported_low || now.ratio_low > rerun.exported_high)
+    text += ", and the intervals do not meet";
+  return text;
+}
+
 absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const LocalFlags& flags,
                                                      const std::string& path,
                                                      const BundleFiles& files,
@@ -184,6 +201,11 @@ absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const Loc
     }
     for (const std::string& target : targets) {
       RerunReport entry{.variant = variant.id, .target = target, .skipped = "", .outcome = {}};
+      if (target == variant.target) {
+        entry.exported = variant.ratio;
+        entry.exported_low = variant.ratio_low;
+        entry.exported_high = variant.ratio_high;
+      }
       if (!CanRun(*lab.runner, target)) {
         entry.skipped = fmt::format("no device for {} here", target);
         reruns.push_back(std::move(entry));

@@ -17,7 +17,12 @@ struct RerunReport {
   std::string variant, target;
   std::string skipped;  // Nonempty: this machine cannot run it.
   RerunOutcome outcome;
+  // What the evidence says on that target; zeros where it has no measurement there.
+  double exported = 0, exported_low = 0, exported_high = 0;
 };
+
+// "1.83x [1.45, 2.31]; the evidence says 3.09x [2.65, 3.61], and the intervals do not meet".
+std::string RerunText(const RerunReport& rerun);
 
 // Repeats verification and measurement of every variant of a whole bundle on this machine and adds
 // the evidence to the folder `path`.

@@ -15,7 +15,8 @@ class VersionCommand final : public Subcommand {
   void Declare(FlagSet& flags) override { flags.Flag("--json", "", &json_, "print JSON"); }
   absl::StatusOr<ExitCode> Run(Context& context) override {
     if (json_) {
-      context.terminal.Print(nlohmann::json{{"version", FettleVersion()}}.dump(-1, ' ', false, kReplaceInvalid));
+      context.terminal.Print(
+          nlohmann::json{{"version", FettleVersion()}}.dump(-1, ' ', false, kReplaceInvalid));
     } else {
       context.terminal.Print(fmt::format("fettle {}", FettleVersion()));
     }

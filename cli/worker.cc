@@ -33,7 +33,7 @@ class WorkerCommand final : public Subcommand {
         .Alias("--data")
         .completes = Completes::kFolder;
     flags.Flag("--device", "ID", &devices_, "device to offer; may be repeated (default: all)");
-    local_.DeclareEmulators(flags);
+    local_.DeclareTools(flags);
     flags.Flag("--slots", "N", &slots_, "units held at once (default: by devices and cores)");
     flags.Flag("--compile-jobs", "N", &compile_jobs_, "compiles at once (default: one per core)");
     flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")

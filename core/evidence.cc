@@ -141,6 +141,7 @@ nlohmann::json ToJson(const VerificationReport& report) {
                          {"seeds", report.seeds},
                          {"check_mode", report.check_mode},
                          {"warnings", report.warnings}};
+  if (!report.sanitizers.empty()) json["sanitizers"] = report.sanitizers;
   if (!report.passed) json["failure"] = ToJson(report.failure);
   return json;
 }
@@ -157,6 +158,15 @@ absl::StatusOr<VerificationReport> VerificationReportFromJson(const nlohmann::js
   reader.GetOptional("seeds", report.seeds);
   reader.GetOptional("check_mode", report.check_mode);
   reader.GetOptional("warnings", report.warnings);
+  const nlohmann::json sanitizers = reader.OptionalChild("sanitizers", nlohmann::json::object());
+  if (!sanitizers.is_object()) reader.Fail("sanitizers", "must be an object");
+  for (const auto& [tool, said] : sanitizers.items()) {
+    if (!said.is_string()) {
+      reader.Fail("sanitizers", "must hold text only");
+      break;
+    }
+    report.sanitizers[tool] = said.get<std::string>();
+  }
   if (reader.ok() && !report.passed)
     reader.Nested("failure", report.failure, VerdictRecordFromJson);
   FETTLE_RETURN_IF_ERROR(reader.Finish());

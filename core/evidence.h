@@ -5,6 +5,7 @@
 // store, in bundles and in --json output alike (ToJson / ...FromJson in evidence.cc).
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct VerificationReport {
   std::vector<CaseReport> cases;
   std::vector<std::uint64_t> seeds;  // Secret until the job ends.
   std::string check_mode;            // CPU check mode: "passed", "failed", "not_run: <why>".
+  // Tools of compute-sanitizer over a would-be winner, in the same words: {"memcheck": "passed",
+  // "racecheck": "failed: <finding>"}. Empty: not asked for.
+  std::map<std::string, std::string> sanitizers;
   std::vector<std::string> warnings;
 };
 

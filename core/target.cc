@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/portable_target.h"
+
 namespace fettle {
 namespace {
 
@@ -54,6 +56,12 @@ Target Cpu() {
   return target;
 }
 
+// Limits are those of the first architecture of that number.
+Target Portable(std::string name, Target like) {
+  like.name = std::move(name);
+  return like;
+}
+
 // Sizes are of the largest common part of each architecture (MI250X die, MI300X, MI350X, A100,
 // H100, B200); caches are L2 plus MALL.
 const std::vector<Target>& Targets() {
@@ -65,6 +73,9 @@ const std::vector<Target>& Targets() {
       Nvidia("sm_80", 108, 163 * kKiB, 40 * kMiB),
       Nvidia("sm_90a", 132, 227 * kKiB, 50 * kMiB),
       Nvidia("sm_100a", 148, 227 * kKiB, 126 * kMiB),
+      Portable("compute_80", Nvidia("sm_80", 108, 163 * kKiB, 40 * kMiB)),
+      Portable("compute_90", Nvidia("sm_90", 132, 227 * kKiB, 50 * kMiB)),
+      Portable("compute_100", Nvidia("sm_100", 148, 227 * kKiB, 126 * kMiB)),
   };
   return *targets;
 }
@@ -95,8 +106,27 @@ absl::StatusOr<Target> FindTarget(std::string_view name) {
     if (target.name == name) return target;
     known.push_back(target.name);
   }
+  if (name.starts_with("compute_") && name.ends_with('a')) {
+    return absl::NotFoundError(
+        fmt::format("target '{}': PTX with features of one architecture runs on that one alone; "
+                    "take sm_{} or {}",
+                    name.substr(0, 64), name.substr(8, 64), name.substr(0, name.size() - 1)));
+  }
   return absl::NotFoundError(fmt::format("unknown target '{}'; known targets: {}",
                                          name.substr(0, 64), fmt::join(known, ", ")));
+}
+
+bool IsPortable(const Target& target) { return target.name.starts_with("compute_"); }
+
+absl::StatusOr<Target> FindDeviceTarget(std::string_view name) {
+  absl::StatusOr<Target> target = FindTarget(name);
+  if (target.ok() && IsPortable(*target)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "target '{}' is PTX, which fettle makes for exports alone (fettle export --also "
+        "{}); name a device's architecture, such as sm_90a",
+        name, name));
+  }
+  return target;
 }
 
 }  // namespace fettle

@@ -152,8 +152,8 @@ bool IsBinary(std::string_view name) {
 void CheckEncoding(const TaskFiles& files, std::vector<TaskProblem>& problems) {
   for (const auto& [name, text] : files) {
     if (!IsUtf8(name)) {
-      problems.push_back({.file = ValidUtf8(name),
-                          .message = "the file's name is not UTF-8; rename it"});
+      problems.push_back(
+          {.file = ValidUtf8(name), .message = "the file's name is not UTF-8; rename it"});
       continue;
     }
     if (IsBinary(name)) continue;

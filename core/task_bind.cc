@@ -487,7 +487,8 @@ absl::Status BindWork(const TaskModel& model, const std::map<std::string, std::i
   if (!flops.ok()) return Under("work.flops", flops.status());
   if (*bytes < 0) {
     return absl::InvalidArgumentError(fmt::format(
-        "work.bytes is {} for this case; it is the least that any version moves, 0 or more", *bytes));
+        "work.bytes is {} for this case; it is the least that any version moves, 0 or more",
+        *bytes));
   }
   bound_case.work_bytes = static_cast<double>(*bytes);
   bound_case.work_flops = static_cast<double>(std::max<std::int64_t>(0, *flops));

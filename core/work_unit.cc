@@ -99,6 +99,7 @@ json ToJson(const WorkUnit& unit) {
               {"deadline_ms", unit.deadline_ms}};
   if (unit.incumbent) out["incumbent"] = ToJson(*unit.incumbent);
   if (unit.counters) out["counters"] = true;
+  if (unit.duty_span_s > 0) out["duty_span_s"] = JsonNumber(unit.duty_span_s);
   return out;
 }
 
@@ -121,6 +122,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.Get("measure", unit.measure);
   reader.Get("check_mode", unit.check_mode);
   reader.GetOptional("counters", unit.counters);
+  reader.GetOptional("duty_span_s", unit.duty_span_s);
   reader.Get("seed", unit.seed);
   reader.Get("held_out_seed", unit.held_out_seed);
   reader.Get("only_case", unit.only_case);
@@ -143,6 +145,7 @@ json ToJson(const UnitResult& result) {
   if (result.measurement) out["measurement"] = ToJson(*result.measurement);
   if (result.against_incumbent) out["against_incumbent"] = ToJson(*result.against_incumbent);
   if (!result.counters.is_null()) out["counters"] = result.counters;
+  if (!result.duty.is_null()) out["duty"] = result.duty;
   return out;
 }
 
@@ -167,6 +170,7 @@ absl::StatusOr<UnitResult> UnitResultFromJson(const json& in) {
   result.environment = reader.OptionalChild("environment", nullptr);
   result.registration = reader.OptionalChild("registration", nullptr);
   result.counters = reader.OptionalChild("counters", nullptr);
+  result.duty = reader.OptionalChild("duty", nullptr);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return result;
 }

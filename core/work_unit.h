@@ -43,9 +43,10 @@ struct WorkUnit {
   double incumbent_ratio = 1;  // Best ratio over the denominator so far; screening drops below it.
   bool screen = true;          // kEvaluate: screen before measuring in full.
   bool measure = true;         // False: verify only.
-  bool check_mode = false;     // kEvaluate: the checked cases, then the cpu check mode; nothing else.
-  bool counters = false;       // Also run it once under the vendor's profiler.
-  std::uint64_t seed = 0;      // Inputs, order. Fresh per unit; secret until the job ends.
+  bool check_mode = false;  // kEvaluate: the checked cases, then the cpu check mode; nothing else.
+  bool counters = false;    // Also run it once under the vendor's profiler.
+  double duty_span_s = 0;   // Above 0: also run it at several duty ratios, for so long each.
+  std::uint64_t seed = 0;   // Inputs, order. Fresh per unit; secret until the job ends.
   std::uint64_t held_out_seed = 0;    // kConfirm, kRegister: draws the held-out cases.
   std::string only_case;              // `fettle try --case`: this label alone.
   double time_cap_s = 20;             // Per timed case.
@@ -77,8 +78,9 @@ struct UnitResult {
   std::optional<Measurement> measurement;  // Against the denominator.
   std::optional<Measurement> against_incumbent;
   std::int64_t compile_ns = 0, device_ns = 0, wall_ns = 0;
-  nlohmann::json environment;   // host, fettle version, device, driver, compiler.
-  nlohmann::json counters;      // WorkUnit::counters: profiler/counters.h; else null.
+  nlohmann::json environment;  // host, fettle version, device, driver, compiler.
+  nlohmann::json counters;     // WorkUnit::counters: profiler/counters.h; else null.
+  nlohmann::json duty;  // WorkUnit::duty_span_s: {"case", "points": profiler/duty.h}, or null.
   nlohmann::json registration;  // kRegister: mutations tried and rejected, lint findings.
 };
 

@@ -26,7 +26,20 @@ std::vector<GpuInventory> FindGpus();
 absl::StatusOr<std::unique_ptr<Device>> OpenGpu(std::string_view id);
 
 // Files under /dev, /proc and /sys that a sandboxed process needs to reach the GPUs of this
-// machine; only those that exist.
-std::vector<std::string> GpuDeviceNodes();
+// machine; only those that exist. `root` stands before every path it looks at (of tests).
+std::vector<std::string> GpuDeviceNodes(const std::string& root = "");
+
+// Whether there are nodes of more than one GPU, so that one of them must be hidden.
+bool SeveralGpus(const std::string& root = "");
+
+// What a sandboxed process needs to reach one GPU and no other.
+struct GpuView {
+  std::vector<std::string> nodes;        // As GpuDeviceNodes.
+  std::vector<std::string> environment;  // "CUDA_VISIBLE_DEVICES=GPU-...", or none.
+  std::string id;                        // The device where nothing else can be seen: "cuda:0".
+};
+// Of a device that FindGpus gave. Where it is the only one, or which nodes are its own cannot be
+// told (a partition of a GPU, files that are missing), this is everything under its own id.
+GpuView GpuViewOf(const DeviceInfo& device, const std::string& root = "");
 
 }  // namespace fettle

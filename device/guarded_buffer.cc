@@ -56,6 +56,11 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
       if (!absl::IsUnimplemented(buffer.status())) return buffer.status();
     }
   }
+  if (options.guard_bytes == 0 && align <= kNaturalAlign) {
+    FETTLE_ASSIGN_OR_RETURN(result.buffer_, device.Allocate(size_bytes));
+    device.SetPayload(*result.buffer_, 0, size_bytes);
+    return result;
+  }
   const std::int64_t step = std::max(kNaturalAlign, align);
   std::int64_t offset = RoundUp(options.guard_bytes, step);
   if (options.placement == Placement::kMisaligned && align > 0 && align < kNaturalAlign) {

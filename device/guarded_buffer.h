@@ -21,8 +21,9 @@ inline constexpr std::int64_t kDefaultGuardBytes = 64 * 1024;
 
 struct GuardOptions {
   Placement placement = Placement::kGuarded;
-  std::int64_t guard_bytes = kDefaultGuardBytes;  // Each side; a multiple of 256.
-  std::uint64_t key = 0;                          // Of the guard pattern; fresh per process.
+  // Each side; a multiple of 256. 0: an allocation of exactly the payload's size.
+  std::int64_t guard_bytes = kDefaultGuardBytes;
+  std::uint64_t key = 0;  // Of the guard pattern; fresh per process.
   // Of the same device and key; writes the bands on the device. Null: from the host. Must outlive
   // the buffer.
   GuardPatterns* patterns = nullptr;

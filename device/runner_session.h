@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
 
 #include "core/bound.h"
 #include "core/evidence.h"
@@ -125,6 +126,9 @@ struct TimeRequest {
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
   bool want_outputs = true;   // Of timed launches of b: one randomly chosen sample's.
   bool keep_outputs = false;  // The same, left on the device for FetchOutputs.
+  // Not a comparison: b alone at these duty ratios (profiler/duty.h), for `duty_span` each.
+  std::vector<double> duty_ratios;
+  std::chrono::nanoseconds duty_span{2'000'000'000};
 };
 
 struct TimeObservation {
@@ -137,6 +141,7 @@ struct TimeObservation {
   std::int64_t rotated_bytes = 0;                  // Of all buffer sets that samples took turns on.
   bool graphs = false;                             // Several launches were replayed as one graph.
   std::optional<std::string> modified_input, guard_violation;
+  nlohmann::json duty;  // Of duty_ratios: a list of profiler/duty.h's points; else null.
 };
 
 // One runner with one device. Not thread-safe. Errors of every call are those of device.h; in

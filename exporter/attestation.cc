@@ -10,7 +10,7 @@
 #include "core/target.h"
 #include "exporter/generated.h"
 #include "exporter/manifest.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 #include "exporter/runtime_files.h"  // Generated from exporter/runtime.
 
 namespace fettle {
@@ -201,58 +201,6 @@ std::string LicenseText(const std::string& license) {
   }
   return fmt::format("SPDX-License-Identifier: {}\n\nHeaders below include/fettle: Apache-2.0.\n",
                      license);
-}
-
-GeneratedFiles TunedCsv(const BundleModel& model) {
-  std::string text =
-      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,"
-      "kernelName,err_ratio,tflops,bw,"
-      "dims\n";
-  const auto dim_or = [](const BoundCase& bound_case,
-                         std::initializer_list<const char*> names) -> std::string {
-    for (const char* name : names) {
-      for (const BoundDim& dim : bound_case.dims) {
-        if (!dim.is_list && dim.name == name) return std::to_string(dim.values.front());
-      }
-    }
-    return "";
-  };
-  for (std::size_t k = 0; k + 1 < model.kernels.size(); ++k) {
-    const BundleKernel& kernel = model.kernels[k];
-    const VariantProvenance& provenance = *kernel.variant->provenance;
-    const absl::StatusOr<std::vector<BoundCase>> cases = OwnCases(*model.task, provenance.target);
-    const absl::StatusOr<Target> target = FindTarget(provenance.target);
-    if (!cases.ok() || !target.ok()) continue;
-    for (const CaseMeasurement& entry : provenance.measurement.cases) {
-      const auto bound_case = std::find_if(cases->begin(), cases->end(), [&](const BoundCase& one) {
-        return one.label == entry.case_label;
-      });
-      if (bound_case == cases->end()) continue;
-      double error = 0;
-      for (const CaseReport& report : provenance.verification.cases) {
-        if (report.case_label != entry.case_label) continue;
-        for (const OutputErrors& output : report.outputs) error = std::max(error, output.worst);
-      }
-      std::string dtype, out_dtype, dims;
-      for (const BoundTensor& tensor : bound_case->tensors) {
-        std::string& slot =
-            tensor.role == Role::kOut || tensor.role == Role::kInOut ? out_dtype : dtype;
-        if (slot.empty()) slot = std::string(DTypeName(tensor.dtype));
-      }
-      for (const BoundDim& dim : bound_case->dims) {
-        if (!dim.is_list)
-          dims += fmt::format("{}{}={}", dims.empty() ? "" : " ", dim.name, dim.values.front());
-      }
-      text +=
-          fmt::format("{},{},{},{},{},,{},{},,,fettle,{},,{:.3f},{}:{},{:.4g},{:.3f},{:.3f},{}\n",
-                      provenance.target, provenance.target == "cpu" ? 0 : target->cus,
-                      dim_or(*bound_case, {"M", "m", "rows"}),
-                      dim_or(*bound_case, {"N", "n", "cols"}), dim_or(*bound_case, {"K", "k"}),
-                      dtype, out_dtype, k, entry.b_median_ns / 1000, model.task->name(), kernel.id,
-                      error, entry.flops_per_s / 1e12, entry.bytes_per_s / 1e9, dims);
-    }
-  }
-  return {{fmt::format("integrations/aiter_csv/{}.csv", CppIdentifier(model.task->name())), text}};
 }
 
 }  // namespace fettle

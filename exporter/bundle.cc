@@ -14,6 +14,8 @@
 #include "exporter/generated.h"
 #include "exporter/manifest.h"
 #include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
+#include "exporter/runtime_headers.h"
 #include "exporter/signature.h"
 #include "store/compress.h"
 
@@ -147,6 +149,7 @@ absl::StatusOr<BundleFiles> LayOut(const std::vector<ProvenVariant>& proven, Blo
   files[fmt::format("include/fettle_ops/{}.hpp", name)] = AliasHeader(model);
   files.merge(RuntimeHeaderFiles());
   files.merge(CmakePackage(model));
+  files.merge(CmakeFromSource(model));
   files.merge(TorchBinding(model));
   files.merge(ReferenceFiles(model));
   files.merge(TunedCsv(model));
@@ -157,6 +160,22 @@ absl::StatusOr<BundleFiles> LayOut(const std::vector<ProvenVariant>& proven, Blo
   files["sbom.spdx.json"] = Sbom(model, files);
   files[kChecksumsFile] = Checksums(files);
   return files;
+}
+
+// "1.4.0", each number below a million.
+bool IsBundleVersion(std::string_view version) {
+  int parts = 0;
+  while (true) {
+    const std::size_t end = std::min(version.find('.'), version.size());
+    const std::string_view part = version.substr(0, end);
+    if (part.empty() || part.size() > 6 ||
+        part.find_first_not_of("0123456789") != std::string_view::npos) {
+      return false;
+    }
+    ++parts;
+    if (end == version.size()) return parts == 3;
+    version.remove_prefix(end + 1);
+  }
 }
 
 std::string Text(const json& object, const char* key) {
@@ -250,6 +269,11 @@ absl::StatusOr<BundleFiles> BuildBundle(std::span<const VariantProvenance> varia
   if (variants.empty()) {
     return absl::InvalidArgumentError(
         "export a bundle: no variants; name one, or a task that has accepted ones");
+  }
+  if (!IsBundleVersion(extras.version)) {
+    return absl::InvalidArgumentError(
+        fmt::format("export a bundle: version {}: three numbers are needed, as in 1.4.0",
+                    json(extras.version.substr(0, 40)).dump(-1, ' ', true, kReplaceInvalid)));
   }
   FETTLE_ASSIGN_OR_RETURN(const std::vector<ProvenVariant> proven, CheckAll(variants, blobs));
   return LayOut(proven, blobs, extras);

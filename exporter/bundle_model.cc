@@ -14,9 +14,11 @@
 #include "core/code_object/elf.h"
 #include "core/digest.h"
 #include "core/plan_bind.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "core/task_model.h"
+#include "exporter/operator_view.h"
 
 namespace fettle {
 namespace {
@@ -35,7 +37,13 @@ Vendor VendorOf(const std::string& target) {
   return found.ok() ? found->vendor : Vendor::kCpu;
 }
 
+bool IsPtx(const std::string& target) {
+  const absl::StatusOr<Target> found = FindTarget(target);
+  return found.ok() && IsPortable(*found);
+}
+
 std::string ObjectPath(const std::string& target, const std::string& id, std::size_t index) {
+  if (IsPtx(target)) return fmt::format("objects/cuda/{}/{}-{}.ptx", target, id, index);
   switch (VendorOf(target)) {
     case Vendor::kNvidia:
       return fmt::format("objects/cuda/{}/{}-{}.cubin", target, id, index);
@@ -146,19 +154,6 @@ absl::StatusOr<std::vector<Envelope>> EnvelopesOf(const ProvenVariant& variant) 
   return envelopes;
 }
 
-// Dims whose value follows from a list: they differ from call to call of one size.
-std::set<std::string> ListDerived(const TaskModel& model) {
-  std::set<std::string> names;
-  for (const DimDecl& dim : model.dims) {
-    if (dim.is_list) names.insert(dim.name);
-    if (!dim.let.has_value()) continue;
-    for (const std::string& name : dim.let->Names()) {
-      if (names.contains(name)) names.insert(dim.name);
-    }
-  }
-  return names;
-}
-
 // One timed case as a row of the selection.
 struct Place {
   std::map<std::string, DType> types;
@@ -238,7 +233,7 @@ absl::StatusOr<TargetSelection> SelectFor(const BundleModel& model, const std::s
     measured = of_target(candidates.front());
   }
   std::erase_if(candidates, [&](int k) { return of_target(k) != measured; });
-  const std::set<std::string> derived = ListDerived(task.model());
+  const std::set<std::string> derived = ListDerivedDims(task.model());
   FETTLE_ASSIGN_OR_RETURN(const Target limits, FindTarget(measured));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,
                           task.BindCases(CaseSet::kTimed, kBindSeed, limits));
@@ -432,9 +427,16 @@ absl::StatusOr<BundleModel> MakeBundleModel(
     }
   }
   model.targets.assign(ran.begin(), ran.end());
+  // A device is served by the first that it runs: its own architecture before PTX, and of several
+  // levels of PTX the highest.
+  std::vector<std::string> portable;
   for (const std::string& target : all) {
-    if (!ran.contains(target)) model.targets.push_back(target);
+    if (!ran.contains(target)) (IsPtx(target) ? portable : model.targets).push_back(target);
   }
+  std::sort(portable.begin(), portable.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) > std::pair(b.size(), b);
+  });
+  model.targets.insert(model.targets.end(), portable.begin(), portable.end());
   for (const std::string& target : model.targets) {
     FETTLE_ASSIGN_OR_RETURN(TargetSelection selection, SelectFor(model, target));
     model.selection.push_back(std::move(selection));

@@ -104,7 +104,7 @@ struct BundleModel {
   std::shared_ptr<const Task> task;
   std::vector<BundleKernel> kernels;  // Variants by id, then the baseline.
   std::vector<BundleBuild> builds;
-  std::vector<std::string> targets;  // In the order of their names; those that ran first.
+  std::vector<std::string> targets;  // Those that ran first, then by name, PTX last.
   std::vector<TargetSelection> selection;
   std::string version, digest;  // Digest: 64 hex digits over everything that is not derived.
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "exporter/generated.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 
 namespace fettle {
 namespace {
@@ -43,7 +43,14 @@ if(NOT TARGET fettle::@OP@-@DIGEST@)
     INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS}"
     INTERFACE_COMPILE_FEATURES cxx_std_17
     INTERFACE_COMPILE_DEFINITIONS "FETTLE_ROOT_@SPACE@=\"${_fettle_root}\"")
-@CPU@  option(FETTLE_EMBED_OBJECTS "Link the kernels' objects into the program" OFF)
+@CPU@  option(FETTLE_BUILD_FROM_SOURCE "Compile the GPU objects with nvcc or hipcc instead of taking those that were tested" OFF)
+  option(FETTLE_EMBED_OBJECTS "Link the kernels' objects into the program" OFF)
+  if(FETTLE_BUILD_FROM_SOURCE AND FETTLE_EMBED_OBJECTS)
+    message(FATAL_ERROR "FETTLE_BUILD_FROM_SOURCE and FETTLE_EMBED_OBJECTS exclude each other: turn one off")
+  endif()
+  if(FETTLE_BUILD_FROM_SOURCE)
+    include("${CMAKE_CURRENT_LIST_DIR}/fettle_@OP@FromSource.cmake")
+  endif()
   if(FETTLE_EMBED_OBJECTS)
     set(_fettle_source "// Generated.\n#include <fettle/runtime.hpp>\n")
     set(_fettle_table "")
@@ -87,7 +94,9 @@ constexpr char kCpu[] = R"cmake(  set_property(TARGET fettle::@OP@-@DIGEST@ APPE
     INTERFACE_LINK_OPTIONS "-Wl,--export-dynamic-symbol=fettle_rt_*")
 )cmake";
 
-std::string Substitute(std::string text, const std::map<std::string, std::string>& values) {
+}  // namespace
+
+std::string Substituted(std::string text, const std::map<std::string, std::string>& values) {
   for (const auto& [name, value] : values) {
     const std::string from = "@" + name + "@";
     for (std::size_t at = text.find(from); at != std::string::npos;
@@ -97,8 +106,6 @@ std::string Substitute(std::string text, const std::map<std::string, std::string
   }
   return text;
 }
-
-}  // namespace
 
 GeneratedFiles CmakePackage(const BundleModel& model) {
   const std::string op = CppIdentifier(model.task->name());
@@ -119,11 +126,11 @@ GeneratedFiles CmakePackage(const BundleModel& model) {
       {"SPACE", OperatorNamespace(model)},
       {"OBJECTS", objects}};
   std::map<std::string, std::string> with_cpu = values;
-  with_cpu["CPU"] = cpu ? Substitute(kCpu, values) : "";
+  with_cpu["CPU"] = cpu ? Substituted(kCpu, values) : "";
   const std::string base = "cmake/fettle_" + op;
-  return {{base + "Config.cmake", Substitute(kConfig, values)},
-          {base + "ConfigVersion.cmake", Substitute(kVersion, values)},
-          {base + "Targets.cmake", Substitute(kTargets, with_cpu)}};
+  return {{base + "Config.cmake", Substituted(kConfig, values)},
+          {base + "ConfigVersion.cmake", Substituted(kVersion, values)},
+          {base + "Targets.cmake", Substituted(kTargets, with_cpu)}};
 }
 
 }  // namespace fettle

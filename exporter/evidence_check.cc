@@ -102,6 +102,11 @@ absl::Status CheckVerification(const VariantProvenance& variant,
     return Refuse(variant, fmt::format("the checking runtime found an error: {}",
                                        variant.verification.check_mode));
   }
+  for (const auto& [tool, said] : variant.verification.sanitizers) {
+    if (said.starts_with("failed")) {
+      return Refuse(variant, fmt::format("compute-sanitizer's {} found an error: {}", tool, said));
+    }
+  }
   for (const BoundCase& bound_case : cases) {
     const CaseReport* report = FindReport(variant.verification, bound_case.label);
     if (report == nullptr) {

@@ -16,8 +16,13 @@ namespace fettle {
 
 using GeneratedFiles = std::map<std::string, std::string>;
 
+// `text` with each @NAME@ replaced by its value.
+std::string Substituted(std::string text, const std::map<std::string, std::string>& values);
+
 // cmake/: a relocatable package with the targets fettle::<op> and fettle::<op>-<digest8>.
 GeneratedFiles CmakePackage(const BundleModel& model);
+// cmake/fettle_<op>FromSource.cmake: compiles the objects with the consumer's own compilers.
+GeneratedFiles CmakeFromSource(const BundleModel& model);
 
 // integrations/torch/: a PyTorch custom operator over the same dispatcher. Empty for operators that
 // take arrays of tensors or lists in host memory, which a PyTorch schema here does not express.

@@ -69,7 +69,7 @@ VariantRow RowOf(const VariantProvenance& variant, const std::string& job_id,
   row.device_model = Text(variant.document, "device_model");
   row.toolchain = Text(variant.document, "toolchain");
   row.status = variant.status;
-  row.status_reason = "imported";
+  row.status_reason = Text(part, "status_reason");  // An export shows it: it must stay the same.
   row.values_json = variant.values.dump();
   row.ratio = variant.ratio;
   row.ratio_low = variant.ratio_low;

@@ -17,7 +17,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/manifest.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 #include "exporter/verify.h"
 #include "store/files.h"
 

@@ -12,7 +12,7 @@
 #include "core/target.h"
 #include "core/task_model.h"
 #include "core/text.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 
 namespace fettle {
 namespace {

@@ -2,35 +2,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include <absl/status/statusor.h>
 
-#include "core/task_model.h"
 #include "exporter/bundle_model.h"
 
 namespace fettle {
-
-// How a caller of the operator sees the task: which dims it states, which follow, which arguments
-// it passes. The generated header and the PyTorch binding are both made from this.
-struct OperatorView {
-  std::vector<const DimDecl*> inputs;    // Stated by the caller: plain dims, and what lists decide.
-  std::vector<const DimDecl*> computed;  // Plain dims that follow from the inputs.
-  std::vector<const DimDecl*> lists;     // Needed by a launch, a guard or a constraint: host lists.
-  std::vector<const DimDecl*> derived_lists;
-  std::vector<const ArgDecl*> tensors;  // in, out, inout, index.
-  std::vector<const ArgDecl*> pointers;
-  std::vector<const ArgDecl*> scalars;  // `per_case` ones.
-};
-OperatorView ViewOf(const BundleModel& model);
-
-// The name as a C++ identifier: keywords get an underscore.
-std::string CppIdentifier(std::string_view name);
-// "layernorm_fwd_1a2b3c4d": the operator's namespace within fettle_ops.
-std::string OperatorNamespace(const BundleModel& model);
-// The enumerator of fettle::DType.
-std::string CppDType(DType dtype);
 
 // The typed operator header (include/fettle_ops/<op>/<digest8>.hpp). kFailedPrecondition: a plan
 // that a header cannot express yet (tensor maps, values of a family's dtype, half-precision
@@ -39,8 +16,5 @@ absl::StatusOr<std::string> OperatorHeader(const BundleModel& model);
 
 // include/fettle_ops/<op>.hpp: the above under the operator's plain name.
 std::string AliasHeader(const BundleModel& model);
-
-// The headers that every bundle carries, by path.
-std::map<std::string, std::string> RuntimeHeaderFiles();
 
 }  // namespace fettle

@@ -8,7 +8,7 @@
 #include "core/plan_bind.h"
 #include "core/status_macros.h"
 #include "core/task_parse.h"
-#include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
 
 namespace fettle {
 namespace {

@@ -4,8 +4,8 @@
 #include "core/reference_header.h"
 #include "core/task_model.h"
 #include "exporter/generated.h"
-#include "exporter/operator_header.h"
-#include "exporter/runtime_files.h"  // Generated from exporter/runtime.
+#include "exporter/operator_view.h"
+#include "exporter/runtime_headers.h"
 
 namespace fettle {
 namespace {
@@ -90,13 +90,6 @@ std::string CaseBody(const BundleModel& model, const json& entry, const std::str
   return text;
 }
 
-std::string Embedded(std::string_view name) {
-  for (const EmbeddedFile& file : ExporterRuntimeFiles()) {
-    if (file.name == name) return std::string(file.bytes);
-  }
-  return "";
-}
-
 }  // namespace
 
 GeneratedFiles VectorCheck(const BundleModel& model, const json& index) {
@@ -150,7 +143,7 @@ int main(int argc, char** argv) {{
       model.task->license(), FETTLE_VERSION, CppIdentifier(model.task->name()),
       model.short_digest(), space, cases);
   return {{"tests/check_vectors.cpp", text},
-          {"tests/vector_memory.hpp", Embedded("fettle_vector_memory.hpp")}};
+          {"tests/vector_memory.hpp", RuntimeFile("fettle_vector_memory.hpp")}};
 }
 
 GeneratedFiles ReferenceFiles(const BundleModel& model) {

@@ -11,11 +11,13 @@
 #include "compiler/facts/code_facts.h"
 #include "core/code_object/elf.h"
 #include "core/digest.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "core/work_unit.h"
 #include "exporter/evidence_check.h"
 #include "exporter/manifest.h"
+#include "exporter/ptx.h"
 #include "exporter/signature.h"
 
 namespace fettle {
@@ -203,6 +205,13 @@ void Verifier::CheckObject(const json& build) {
     }
     if (!symbols.contains("fettle_cpu_module_info"))
       return Problem(path, "no module of the cpu target");
+  } else if (IsPortable(*target)) {
+    const absl::StatusOr<PtxFacts> facts = ReadPtx(*bytes);
+    if (!facts.ok()) return Problem(path, std::string(facts.status().message()));
+    if (facts->target != "sm_" + name.substr(name.find('_') + 1)) {
+      return Problem(path, fmt::format("is PTX for {}, not for {}", facts->target, name));
+    }
+    symbols = facts->kernels;
   } else {
     const absl::StatusOr<CodeFacts> facts = ReadFacts(*bytes, name);
     if (!facts.ok()) return Problem(path, std::string(facts.status().message()));

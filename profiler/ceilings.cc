@@ -219,7 +219,21 @@ absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
   const std::filesystem::path path = CeilingsFile(folder, device);
   if (const std::optional<Ceilings> kept = KeptCeilings(path)) return *kept;
   FETTLE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure());
-  // Written whole or not at all; without the file the next process measures again.
+  StoreCeilings(folder, device, ceilings);
+  return ceilings;
+}
+
+Ceilings Highest(const Ceilings& one, const Ceilings& other) {
+  return {.bytes_per_s = std::max(one.bytes_per_s, other.bytes_per_s),
+          .cached_bytes_per_s = std::max(one.cached_bytes_per_s, other.cached_bytes_per_s),
+          .flops_per_s = std::max(one.flops_per_s, other.flops_per_s),
+          .flops8_per_s = std::max(one.flops8_per_s, other.flops8_per_s)};
+}
+
+void StoreCeilings(const std::filesystem::path& folder, const DeviceInfo& device,
+                   const Ceilings& ceilings) {
+  const std::filesystem::path path = CeilingsFile(folder, device);
+  // Written whole or not at all.
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const std::filesystem::path fresh = path.string() + fmt::format(".{}", getpid());
@@ -231,7 +245,6 @@ absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
     out.close();
     std::filesystem::rename(fresh, path, error);
   }
-  return ceilings;
 }
 
 }  // namespace fettle

@@ -32,6 +32,14 @@ absl::StatusOr<Ceilings> StoredCeilings(const std::filesystem::path& folder,
                                         const DeviceInfo& device,
                                         const std::function<absl::StatusOr<Ceilings>()>& measure);
 
+// Each the higher of both: what a device reached once it can reach, whatever kept it from that at
+// another time.
+Ceilings Highest(const Ceilings& one, const Ceilings& other);
+// Replaces what StoredCeilings keeps. Best effort: without the file the next process measures
+// again.
+void StoreCeilings(const std::filesystem::path& folder, const DeviceInfo& device,
+                   const Ceilings& ceilings);
+
 nlohmann::json ToJson(const Ceilings& ceilings);
 absl::StatusOr<Ceilings> CeilingsFromJson(const nlohmann::json& json);
 

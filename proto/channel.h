@@ -45,8 +45,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
 bool IsUnixEndpoint(const std::string& endpoint);
 bool IsLoopbackEndpoint(const std::string& endpoint);
 
-// What a fettle server puts into the details of an error that has no name of its own (ErrorCodeOf): an
-// error without details never reached a server.
+// What a fettle server puts into the details of an error that has no name of its own (ErrorCodeOf):
+// an error without details never reached a server.
 inline constexpr char kAnsweredDetails[] = "fettle";
 
 // The same code and message; UNAVAILABLE that no server answered also names the endpoint and how to

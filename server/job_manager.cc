@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/digest.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "server/errors.h"
 #include "server/job_events.h"
@@ -51,7 +52,7 @@ absl::Status CheckSubmit(const v1::SubmitJobRequest& request,
     return errors::TooLong("options_json", request.options_json().size(), limits::kMaxOptionsBytes);
   }
   if (request.target() != "auto") {
-    if (absl::StatusOr<Target> target = FindTarget(request.target()); !target.ok()) {
+    if (absl::StatusOr<Target> target = FindDeviceTarget(request.target()); !target.ok()) {
       return errors::BadField("target", StatusText(target.status()));
     }
   }

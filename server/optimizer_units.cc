@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/errors.h"
@@ -38,7 +39,7 @@ absl::StatusOr<LoadedTask> LoadTask(const OptimizerParts& parts, const std::stri
   }
   loaded.task = *std::move(task);
   if (target != "auto") {
-    if (absl::Status known = FindTarget(target).status(); !known.ok()) {
+    if (absl::Status known = FindDeviceTarget(target).status(); !known.ok()) {
       return errors::BadField("target", StatusText(known));
     }
   }

@@ -39,13 +39,13 @@ struct ServerOptions {
   ProposerFactory proposers;  // Unset: DefaultProposers().
   std::vector<std::string> proposer_kinds = DefaultProposerKinds();
   std::string models_file;  // Over the bundled models (docs/agent.md); empty: those alone.
-  std::string version;  // Empty: this program's own.
+  std::string version;      // Empty: this program's own.
 
   // For tests.
   DispatcherOptions dispatcher;
   judge::AcceptanceRule rule;
   RetryPolicy retry;
-  InterruptibleSleep sleep;  // Unset: RealSleep().
+  InterruptibleSleep sleep;                                 // Unset: RealSleep().
   std::function<absl::Status(std::int64_t)> before_commit;  // StoreOptions::before_commit.
   std::int64_t max_pages = 0;                               // 0: no limit.
 };
@@ -69,7 +69,6 @@ class Server {
   // Process id of the local worker; 0: none is running.
   virtual int local_worker_pid() const = 0;
 };
-
 
 // Serves until SIGINT or SIGTERM; prints one line to standard output once ready. Call before the
 // process has other threads. Returns an exit code.

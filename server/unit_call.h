@@ -35,8 +35,8 @@ class UnitCall final : public grpc::ServerUnaryReactor,
       : dispatcher_(dispatcher), hub_(hub), executor_(executor) {}
   void Prepare(const std::function<absl::StatusOr<WorkUnit>()>& prepare);
   void End(const absl::Status& status);
-  // Request and response live until Finish, so that it waits for `prepare` and `complete`: Enter says
-  // whether to run one, Leave ends the call where its end came meanwhile.
+  // Request and response live until Finish, so that it waits for `prepare` and `complete`: Enter
+  // says whether to run one, Leave ends the call where its end came meanwhile.
   bool Enter();
   void Leave();
 

@@ -21,10 +21,9 @@ struct RetentionReport {
   std::int64_t transcripts = 0;        // Conversations let go; CollectGarbage removes their blobs.
 };
 
-// Drops the raw timing samples of candidates that did not become variants, and the conversations that
-// they came from, of jobs that have ended:
-// medians, intervals and block ratios stay, and so does everything that a variant's provenance
-// holds. A second run finds nothing more to do.
+// Drops the raw timing samples of candidates that did not become variants, and the conversations
+// that they came from, of jobs that have ended: medians, intervals and block ratios stay, and so
+// does everything that a variant's provenance holds. A second run finds nothing more to do.
 absl::StatusOr<RetentionReport> ThinSamples(Store& store, const RetentionOptions& options,
                                             std::int64_t now_ns);
 

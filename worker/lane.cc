@@ -40,13 +40,21 @@ StartReference ReferenceStarter(const LaneOptions& options) {
 
 }  // namespace
 
-SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id) {
+SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id,
+                          const std::vector<DeviceInfo>& gpus, const std::string& root) {
   SandboxOptions sandbox;
   sandbox.runner_path = options.runner_path;
   sandbox.runner_args = {"--device", device_id};
   sandbox.memory_bytes = options.memory_bytes;
   if (device_id != "cpu" && device_id != "null") {
-    sandbox.device_binds = GpuDeviceNodes();
+    sandbox.device_binds = GpuDeviceNodes(root);
+    for (const DeviceInfo& gpu : gpus) {
+      if (gpu.id != device_id) continue;
+      GpuView view = GpuViewOf(gpu, root);
+      sandbox.device_binds = std::move(view.nodes);
+      sandbox.environment = std::move(view.environment);
+      sandbox.runner_args = {"--device", view.id};
+    }
     // A driver maps host memory by the gigabyte; only a runaway is stopped.
     sandbox.memory_bytes = std::int64_t{64} << 30;
     sandbox.threads = 4096;
@@ -96,7 +104,7 @@ std::string Lane::health() const {
 
 RunnerClient::Options Lane::RunnerOptions() const {
   RunnerClient::Options options;
-  options.sandbox = SandboxFor(options_, device_.id);
+  options.sandbox = SandboxFor(options_, device_.id, options_.gpus);
   return options;
 }
 
@@ -169,19 +177,51 @@ CounterReport Lane::Count(const Replay& replay, std::stop_token stop) {
   return CountKernel(replay, options, std::move(stop));
 }
 
+std::vector<SanitizerFinding> Lane::Sanitize(const std::vector<Replay>& calls,
+                                             std::stop_token stop) {
+  if (options_.sanitize) return options_.sanitize(calls, std::move(stop));
+  // Its kernels would run outside the sandbox, in a process of their own.
+  if (hosts_candidate()) return NotSanitized(device_.model + " is no GPU of NVIDIA's");
+  if (device_.target.vendor != Vendor::kNvidia) {
+    return NotSanitized("compute-sanitizer knows GPUs of NVIDIA only");
+  }
+  SanitizerOptions options;
+  options.program = options_.compute_sanitizer;
+  return SanitizeCalls(calls, options_.runner_path, device_.id, options, std::move(stop));
+}
+
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {
   if (ceilings_) return *ceilings_;
   const auto measure = [this, &stop]() -> absl::StatusOr<Ceilings> {
     runner_.reset();  // Nothing else may use the device meanwhile.
     fresh_.reset();
-    RunnerClient::Options options = RunnerOptions();
-    options.sandbox.runner_args.push_back("--ceilings");
-    FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,
-                            RunnerClient::Start(std::move(options), stop));
-    return runner->MeasureCeilings();
+    return MeasureOnce(stop);
   };
   FETTLE_ASSIGN_OR_RETURN(ceilings_, StoredCeilings(options_.cache_dir, device_, measure));
   return *ceilings_;
+}
+
+absl::StatusOr<Ceilings> Lane::MeasureOnce(std::stop_token stop) const {
+  RunnerClient::Options options = RunnerOptions();
+  options.sandbox.runner_args.push_back("--ceilings");
+  FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,
+                          RunnerClient::Start(std::move(options), std::move(stop)));
+  return runner->MeasureCeilings();
+}
+
+absl::StatusOr<Ceilings> Lane::RaiseCeilings(std::stop_token stop) {
+  FETTLE_ASSIGN_OR_RETURN(const Ceilings before, GetCeilings(stop));
+  if (raised_nothing_ >= kRaiseTries) return before;
+  FETTLE_ASSIGN_OR_RETURN(const Ceilings now, MeasureOnce(std::move(stop)));
+  const Ceilings highest = Highest(before, now);
+  if (ToJson(highest) == ToJson(before)) {
+    ++raised_nothing_;
+    return before;
+  }
+  raised_nothing_ = 0;
+  ceilings_ = highest;
+  StoreCeilings(options_.cache_dir, device_, highest);
+  return highest;
 }
 
 }  // namespace fettle

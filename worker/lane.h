@@ -23,6 +23,7 @@
 #include "worker/count_kernel.h"
 #include "worker/emulators.h"
 #include "worker/runner_client.h"
+#include "worker/sanitizer.h"
 
 namespace fettle {
 
@@ -30,7 +31,10 @@ struct LaneOptions {
   std::string runner_path;
   std::string cache_dir;                              // Ceilings and reference results.
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // Of one runner on cpu.
+  std::vector<DeviceInfo> gpus;                       // Of this machine, as FindGpus found them.
   std::optional<Emulator> emulator;                   // Stands in for the device.
+  std::string compute_sanitizer;                      // The program; empty: found.
+  SanitizeFunction sanitize;  // Of tests: instead of that program, on any device.
 };
 
 // The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
@@ -44,6 +48,9 @@ class Lane {
   bool on_cpu() const { return device_.target.vendor == Vendor::kCpu; }
   // Candidate code runs in the runner's own process.
   bool hosts_candidate() const { return on_cpu() || device_.emulated; }
+
+  // Only in tests: the cpu has check mode.
+  bool sanitizes_cpu() const { return options_.sanitize != nullptr; }
 
   // Right to the device; gives it back when destroyed.
   class Hold {
@@ -85,17 +92,25 @@ class Lane {
   void Done(bool failed);
   // A verified call under the vendor's profiler; no runner uses the device meanwhile.
   CounterReport Count(const Replay& replay, std::stop_token stop);
+  // Verified calls under compute-sanitizer's tools.
+  std::vector<SanitizerFinding> Sanitize(const std::vector<Replay>& calls, std::stop_token stop);
   // Measured on first use.
   absl::StatusOr<Ceilings> GetCeilings(std::stop_token stop);
+  // After a kernel was faster than they allow: measures them again, beside the runners that wait,
+  // and keeps the higher of each. They were too low where something else used the device when they
+  // were taken. Stops measuring after a few times that raised nothing.
+  absl::StatusOr<Ceilings> RaiseCeilings(std::stop_token stop);
 
  private:
   static constexpr int kQuarantineAfter = 2;  // Failed health checks in a row.
   static constexpr std::size_t kTasks = 4;
+  static constexpr int kRaiseTries = 3;
   static constexpr int kReferenceProcesses = 4;
 
   void Leave();
   RunnerClient::Options RunnerOptions() const;
   absl::StatusOr<std::unique_ptr<RunnerClient>> Start(std::stop_token stop);
+  absl::StatusOr<Ceilings> MeasureOnce(std::stop_token stop) const;
 
   const DeviceInfo device_;
   const LaneOptions options_;
@@ -112,9 +127,12 @@ class Lane {
   std::mutex tasks_mutex_;
   std::map<std::string, std::shared_ptr<TaskState>> tasks_;  // By task digest.
   std::optional<Ceilings> ceilings_;
+  int raised_nothing_ = 0;  // Times in a row that RaiseCeilings measured for nothing.
 };
 
-// Sandbox options for a process that drives `device_id`.
-SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id);
+// Sandbox options for a process that drives `device_id` and reaches no other GPU. `root` as in
+// device/gpu_registry.h; `gpus`: those of this machine.
+SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_id,
+                          const std::vector<DeviceInfo>& gpus, const std::string& root = "");
 
 }  // namespace fettle

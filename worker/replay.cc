@@ -3,14 +3,17 @@
 
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base64.h"
-#include "core/clock.h"
 #include "core/json_reader.h"
 #include "core/status_macros.h"
-#include "worker/local_session.h"
+#include "device/case_buffers.h"
+#include "device/prepared_call.h"
+#include "verifier/case_inputs.h"
 #include "worker/runner_protocol.h"
 
 namespace fettle {
@@ -48,15 +51,51 @@ absl::StatusOr<Replay> ReplayFromJson(const nlohmann::json& json) {
   return replay;
 }
 
-absl::Status RunReplay(const std::string& file, Device& device) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  FETTLE_ASSIGN_OR_RETURN(Replay replay, ReplayFromJson(nlohmann::json::parse(
-                                             text, nullptr, /*allow_exceptions=*/false)));
-  LocalSession session(device, SystemClock(), {});
-  FETTLE_ASSIGN_OR_RETURN(replay.request.kernel.module,
-                          session.LoadModule(replay.code_object, replay.symbols));
-  return session.RunCase(replay.request).status();
+namespace {
+
+// What a call must not lose before the last one has ended: memory that was freed could come back
+// with contents.
+struct Made {
+  std::unique_ptr<DeviceModule> module;
+  std::shared_ptr<const CaseInputCache::Entry> inputs;
+  std::unique_ptr<CaseBuffers> buffers;
+};
+
+absl::StatusOr<Made> MakeCall(const Replay& replay, CaseInputCache& inputs, Device& device) {
+  const RunRequest& request = replay.request;
+  Made made;
+  FETTLE_ASSIGN_OR_RETURN(made.module, device.Load(replay.code_object, replay.symbols));
+  GuardOptions exact;
+  exact.guard_bytes = 0;
+  FETTLE_ASSIGN_OR_RETURN(
+      CaseBuffers buffers,
+      CaseBuffers::Allocate(device, request.bound_case, request.kernel.plan.workspace, exact));
+  made.buffers = std::make_unique<CaseBuffers>(std::move(buffers));
+  FETTLE_ASSIGN_OR_RETURN(
+      made.inputs,
+      inputs.Get(request.bound_case, {request.input_seed, request.inputs}, request.files));
+  FETTLE_RETURN_IF_ERROR(made.buffers->WriteInputs(made.inputs->images));
+  FETTLE_ASSIGN_OR_RETURN(PreparedCall call,
+                          PreparedCall::Create(device, *made.module, request.kernel.symbols,
+                                               request.kernel.plan, *made.buffers));
+  FETTLE_RETURN_IF_ERROR(call.Enqueue());
+  FETTLE_RETURN_IF_ERROR(device.Synchronize(request.launch_limit));
+  return made;
+}
+
+}  // namespace
+
+absl::Status RunReplays(const std::vector<std::string>& files, Device& device) {
+  CaseInputCache inputs(device);
+  std::vector<Made> calls;
+  for (const std::string& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    FETTLE_ASSIGN_OR_RETURN(const Replay replay, ReplayFromJson(nlohmann::json::parse(
+                                                     text, nullptr, /*allow_exceptions=*/false)));
+    FETTLE_ASSIGN_OR_RETURN(calls.emplace_back(), MakeCall(replay, inputs, device));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace fettle

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// One call of a kernel as a file, so that a program outside the sandbox, a vendor's profiler, can
-// run it once more. Nothing is judged by what such a call computes.
+// One call of a kernel as a file, so that a program outside the sandbox, a vendor's profiler or
+// sanitizer, can run it once more. Nothing is judged by what such a call computes.
 
 #include <string>
 #include <vector>
@@ -24,8 +24,10 @@ struct Replay {
 nlohmann::json ToJson(const Replay& replay);
 absl::StatusOr<Replay> ReplayFromJson(const nlohmann::json& json);
 
-// Reads the file and makes its call on `device`. Errors: those of device.h; kInvalidArgument: not
-// such a file.
-absl::Status RunReplay(const std::string& file, Device& device);
+// Reads the files and makes their calls on `device`, one after another, each in memory of exactly
+// the sizes that its case has and where only inputs are written: without the guards and poison of a
+// verification, which would hide from a sanitizer what it looks for. Errors: those of device.h;
+// kInvalidArgument: not such a file.
+absl::Status RunReplays(const std::vector<std::string>& files, Device& device);
 
 }  // namespace fettle

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ struct Options {
   bool unshare = false;
   bool ceilings = false;
   bool reference = false;
-  std::string replay;
+  std::vector<std::string> replays;
 };
 
 std::uint64_t FreshKey() {
@@ -95,13 +96,13 @@ int ServeReferences(const Options& options) {
   return ServeReference(options.channel);
 }
 
-// Under a vendor's profiler, outside the sandbox: only for devices whose kernels cannot reach this
-// process.
-int ReplayCall(const Options& options) {
+// Under a vendor's profiler or sanitizer, outside the sandbox: only for devices whose kernels
+// cannot reach this process.
+int ReplayCalls(const Options& options) {
   absl::Status status = absl::InvalidArgumentError("only a GPU's call can be replayed");
   if (options.device != "cpu") {
     const absl::StatusOr<std::unique_ptr<Device>> device = OpenDevice(options.device);
-    status = device.ok() ? RunReplay(options.replay, **device) : device.status();
+    status = device.ok() ? RunReplays(options.replays, **device) : device.status();
   }
   if (status.ok()) return 0;
   std::fprintf(stderr, "fettle-runner: replay: %s\n", std::string(status.message()).c_str());
@@ -117,9 +118,12 @@ int Main(int argc, char** argv) {
   app.add_flag("--unshare", options.unshare, "Enter own namespaces first");
   app.add_flag("--ceilings", options.ceilings, "Measure ceilings; loads no code");
   app.add_flag("--reference", options.reference, "Serve a task's reference instead of a device");
-  app.add_option("--replay", options.replay, "Make the call in this file, without a worker");
+  app.add_option("--replay", options.replays,
+                 "Make the call in this file, without a worker; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   CLI11_PARSE(app, argc, argv);
-  if (!options.replay.empty()) return ReplayCall(options);
+  if (!options.replays.empty()) return ReplayCalls(options);
   if (options.channel < 0) {
     std::fprintf(stderr, "fettle-runner: it is started by a worker, with --channel\n");
     return kChannelFailed;

@@ -14,6 +14,7 @@
 #include "core/json_reader.h"
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
+#include "profiler/duty.h"
 
 namespace fettle {
 namespace {
@@ -230,29 +231,34 @@ absl::StatusOr<RunRequest> RunRequestFromJson(const nlohmann::json& json, Receiv
 }
 
 nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
-  return {{"case", std::move(case_form)},
-          {"a", KernelJson(request.a)},
-          {"b", KernelJson(request.b)},
-          {"input_seed", request.input_seed},
-          {"order_seed", request.order_seed},
-          {"min_blocks", request.min_blocks},
-          {"max_blocks", request.max_blocks},
-          {"pairs_per_block", request.pairs_per_block},
-          {"target_half_width", request.target_half_width},
-          {"warmup_seconds", request.warmup_seconds},
-          {"time_cap_ns", request.time_cap.count()},
-          {"rotation_bytes", request.rotation_bytes},
-          {"cold", request.cold},
-          {"screen_only", request.screen_only},
-          {"launch_limit_ns", request.launch_limit.count()},
-          {"want_outputs", request.want_outputs},
-          {"keep_outputs", request.keep_outputs}};
+  nlohmann::json json = {{"case", std::move(case_form)},
+                         {"a", KernelJson(request.a)},
+                         {"b", KernelJson(request.b)},
+                         {"input_seed", request.input_seed},
+                         {"order_seed", request.order_seed},
+                         {"min_blocks", request.min_blocks},
+                         {"max_blocks", request.max_blocks},
+                         {"pairs_per_block", request.pairs_per_block},
+                         {"target_half_width", request.target_half_width},
+                         {"warmup_seconds", request.warmup_seconds},
+                         {"time_cap_ns", request.time_cap.count()},
+                         {"rotation_bytes", request.rotation_bytes},
+                         {"cold", request.cold},
+                         {"screen_only", request.screen_only},
+                         {"launch_limit_ns", request.launch_limit.count()},
+                         {"want_outputs", request.want_outputs},
+                         {"keep_outputs", request.keep_outputs}};
+  if (!request.duty_ratios.empty()) {
+    json["duty_ratios"] = JsonNumbers(request.duty_ratios);
+    json["duty_span_ns"] = request.duty_span.count();
+  }
+  return json;
 }
 
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   TimeRequest request;
   JsonReader reader(json, "time");
-  std::int64_t limit = 0, cap = 0;
+  std::int64_t limit = 0, cap = 0, span = request.duty_span.count();
   reader.Nested("case", request.bound_case,
                 [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("a", request.a, KernelFromJson);
@@ -271,7 +277,10 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, Rece
   reader.Get("launch_limit_ns", limit);
   reader.Get("want_outputs", request.want_outputs);
   reader.Get("keep_outputs", request.keep_outputs);
+  reader.GetOptional("duty_ratios", request.duty_ratios);
+  reader.GetOptional("duty_span_ns", span);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
+  FETTLE_ASSIGN_OR_RETURN(request.duty_span, CheckLimit(span, "time.duty_span_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
   return request;
@@ -333,6 +342,7 @@ nlohmann::json ToJson(const TimeObservation& observation) {
                          {"graphs", observation.graphs}};
   if (observation.modified_input) json["modified_input"] = *observation.modified_input;
   if (observation.guard_violation) json["guard_violation"] = *observation.guard_violation;
+  if (!observation.duty.is_null()) json["duty"] = observation.duty;
   return json;
 }
 
@@ -349,7 +359,11 @@ absl::StatusOr<TimeObservation> TimeObservationFromJson(const nlohmann::json& js
   reader.Get("graphs", observation.graphs);
   GetText(reader, "modified_input", observation.modified_input);
   GetText(reader, "guard_violation", observation.guard_violation);
+  observation.duty = reader.OptionalChild("duty", nullptr);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
+  if (!observation.duty.is_null()) {
+    FETTLE_RETURN_IF_ERROR(DutyPointsFromJson(observation.duty).status());
+  }
   if (one.cases.size() != 1) {
     return absl::InvalidArgumentError("observation.measurement must hold one case");
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -21,12 +23,11 @@ constexpr std::size_t kMessageBytes = 400;
 
 std::string FindSanitizer() {
   const char* named = std::getenv("FETTLE_COMPUTE_SANITIZER");
-  if (named != nullptr && *named != '\0') return access(named, X_OK) == 0 ? named : "";
-  for (const char* place : {"/usr/local/cuda/bin/compute-sanitizer",
-                            "/usr/local/bin/compute-sanitizer", "/usr/bin/compute-sanitizer"}) {
-    if (access(place, X_OK) == 0) return place;
-  }
-  return "";
+  if (named != nullptr && *named != '\0') return FindOnPath(named);
+  std::vector<std::string> folders;
+  if (const char* home = std::getenv("CUDA_HOME")) folders.push_back(std::string(home) + "/bin");
+  folders.insert(folders.end(), {"/usr/local/cuda/bin", "/usr/local/bin", "/usr/bin"});
+  return FindOnPath("compute-sanitizer", folders);
 }
 
 // The lines that the sanitizer itself printed, without its mark; further lines of one finding keep
@@ -45,28 +46,40 @@ std::vector<std::string_view> OwnLines(std::string_view output) {
   return lines;
 }
 
-// The kernel that a line speaks of: what stands behind its "at ".
+// The kernel that a line speaks of: what stands behind "at " where it begins a line ("    at
+// scale(float*)+0x90") or follows an access ("Write access at scale(float*)+0x90").
 std::string_view KernelIn(std::string_view line) {
-  const std::size_t at = line.find("at ");
-  if (at == std::string_view::npos) return {};
-  line.remove_prefix(at + 3);
+  while (line.starts_with(' ')) line.remove_prefix(1);
+  if (line.starts_with("at ")) {
+    line.remove_prefix(3);
+  } else {
+    constexpr std::string_view kAccess = "access at ";
+    const std::size_t access = line.find(kAccess);
+    if (access == std::string_view::npos) return {};
+    line.remove_prefix(access + kAccess.size());
+  }
   if (line.starts_with("void ")) line.remove_prefix(5);
   return line;
 }
 
 struct Report {
   bool summary = false;  // It came to its end,
-  bool none = false;     // and counted nothing.
+  bool none = false;     // and counted no error.
+  bool own = false;      // Something was found in fettle's own kernels.
   std::vector<std::string> findings;
   std::string complaint;  // Of the sanitizer about itself.
 };
 
+// A finding counts once it names a kernel, and that is not one of fettle's own. What names none is
+// the sanitizer's, or the driver's, complaint.
 Report Parse(std::string_view output, const std::vector<std::string>& own_kernels) {
   Report report;
   std::string finding;
   bool own = false, named = false;
   const auto finish = [&] {
-    if (!finding.empty() && !own) report.findings.push_back(finding);
+    if (!finding.empty() && named && !own) report.findings.push_back(finding);
+    report.own = report.own || own;
+    if (!finding.empty() && !named && report.complaint.empty()) report.complaint = finding;
     finding.clear();
     own = named = false;
   };
@@ -75,16 +88,14 @@ Report Parse(std::string_view output, const std::vector<std::string>& own_kernel
     if (summary != std::string_view::npos) {
       finish();
       report.summary = true;
-      report.none = line.substr(summary + 9).starts_with("0 ");
+      // Of races, "2 hazards displayed (0 errors, 2 warnings)".
+      report.none = line.substr(summary + 9).starts_with("0 ") ||
+                    line.find("(0 errors", summary) != std::string_view::npos;
       continue;
     }
     const bool more = line.starts_with(' ');
     if (!more) finish();
     if (!more && (line.starts_with("COMPUTE-SANITIZER") || line.starts_with("Warning"))) continue;
-    if (!more && line.starts_with("Error: ") && line.find(" at ") == std::string_view::npos) {
-      if (report.complaint.empty()) report.complaint = std::string(line);
-      continue;
-    }
     if (!more) finding = std::string(line);
     const std::string_view kernel = named ? std::string_view() : KernelIn(line);
     if (kernel.empty() || finding.empty()) continue;
@@ -110,8 +121,10 @@ SanitizerFinding ReadSanitizer(const std::string& tool, const std::string& outpu
   if (!report.complaint.empty()) return say(Outcome::kNotRun, report.complaint);
   if (!ending.empty()) return say(Outcome::kNotRun, "it ended by " + ending);
   if (!report.summary) return say(Outcome::kNotRun, "it printed no summary");
-  // Findings that were counted, all in kernels of fettle's own.
-  return say(Outcome::kPassed, report.none ? "" : "findings in fettle's own kernels left out");
+  if (report.none) return say(Outcome::kPassed, "");
+  // It counted findings, and none was of the candidate.
+  return report.own ? say(Outcome::kPassed, "findings in fettle's own kernels left out")
+                    : say(Outcome::kNotRun, "it counted errors but named none");
 }
 
 std::vector<SanitizerFinding> Sanitize(const std::vector<std::string>& command,
@@ -146,15 +159,63 @@ std::vector<SanitizerFinding> Sanitize(const std::vector<std::string>& command,
   return findings;
 }
 
-nlohmann::json ToJson(const std::vector<SanitizerFinding>& findings) {
-  nlohmann::json json = nlohmann::json::object();
+std::vector<SanitizerFinding> SanitizeCalls(const std::vector<Replay>& calls,
+                                            const std::string& runner_path,
+                                            const std::string& device_id,
+                                            const SanitizerOptions& options, std::stop_token stop) {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "fettle-sanitizer-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) return NotSanitized("no folder for the calls can be made");
+  std::vector<std::string> command = {runner_path, "--device", device_id};
+  bool written = true;
+  for (const Replay& call : calls) {
+    const std::string file = fmt::format("{}/{}.json", folder, command.size());
+    std::ofstream out(file);
+    out << ToJson(call).dump();
+    out.close();
+    written = written && out.good();
+    command.insert(command.end(), {"--replay", file});
+  }
+  std::vector<SanitizerFinding> findings =
+      written ? Sanitize(command, options, std::move(stop))
+              : NotSanitized("the calls could not be written to " + folder);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  return findings;
+}
+
+std::vector<SanitizerFinding> NotSanitized(const std::string& why) {
+  std::vector<SanitizerFinding> findings;
+  for (const std::string& tool : SanitizerOptions().tools) {
+    findings.push_back({tool, Outcome::kNotRun, why});
+  }
+  return findings;
+}
+
+std::map<std::string, std::string> SanitizerWords(const std::vector<SanitizerFinding>& findings) {
+  std::map<std::string, std::string> words;
   for (const SanitizerFinding& one : findings) {
     const std::string word = one.outcome == Outcome::kPassed   ? "passed"
                              : one.outcome == Outcome::kFailed ? "failed"
                                                                : "not_run";
-    json[one.tool] = one.message.empty() ? word : word + ": " + one.message;
+    words[one.tool] = one.message.empty() ? word : word + ": " + one.message;
   }
-  return json;
+  return words;
+}
+
+std::optional<VerdictRecord> SanitizerVerdict(const std::vector<SanitizerFinding>& findings) {
+  for (const SanitizerFinding& one : findings) {
+    if (one.outcome != Outcome::kFailed) continue;
+    return VerdictRecord{
+        .verdict = Verdict::kIncorrect,
+        .stage = Stage::kConfirm,
+        .reason_code = "sanitizer",
+        .message = fmt::format("compute-sanitizer's {} found: {}", one.tool, one.message),
+        .evidence = {{"tool", one.tool},
+                     {"finding", one.message},
+                     {"sanitizers", SanitizerWords(findings)}}};
+  }
+  return std::nullopt;
 }
 
 }  // namespace fettle

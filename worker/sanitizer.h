@@ -5,21 +5,25 @@
 // no sanitizer works. Only for kernels that cannot reach the process that launches them.
 
 #include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "core/verdict.h"
+#include "worker/replay.h"
 
 namespace fettle {
 
 struct SanitizerOptions {
-  // Empty: FETTLE_COMPUTE_SANITIZER, then where CUDA puts it.
+  // Empty: FETTLE_COMPUTE_SANITIZER, then PATH, $CUDA_HOME/bin and where CUDA puts it.
   std::string program;
   std::vector<std::string> tools = {"memcheck", "initcheck", "racecheck", "synccheck"};
   // Kernels of fettle's own, by the start of their names: what is found in them does not count.
   std::vector<std::string> own_kernels = {"fettle_"};
-  std::chrono::seconds limit{60};  // Of each tool.
+  std::chrono::seconds limit{45};  // Of each tool.
 };
 
 // What one tool said.
@@ -43,7 +47,26 @@ SanitizerFinding ReadSanitizer(const std::string& tool, const std::string& outpu
                                const std::string& ending,
                                const std::vector<std::string>& own_kernels);
 
-// {"memcheck": "passed", "racecheck": "failed: ...", "initcheck": "not_run: ..."}
-nlohmann::json ToJson(const std::vector<SanitizerFinding>& findings);
+// Runs every tool over one process of `runner_path` that makes all `calls` on `device_id`, one
+// after another. The calls lie in a private folder meanwhile.
+std::vector<SanitizerFinding> SanitizeCalls(const std::vector<Replay>& calls,
+                                            const std::string& runner_path,
+                                            const std::string& device_id,
+                                            const SanitizerOptions& options, std::stop_token stop);
+
+// As SanitizeCalls, where another runs them.
+using SanitizeFunction =
+    std::function<std::vector<SanitizerFinding>(const std::vector<Replay>&, std::stop_token)>;
+
+// Every tool as not run, for one reason.
+std::vector<SanitizerFinding> NotSanitized(const std::string& why);
+
+// {"memcheck": "passed", "racecheck": "failed: ...", "initcheck": "not_run: ..."}, as
+// VerificationReport::sanitizers.
+std::map<std::string, std::string> SanitizerWords(const std::vector<SanitizerFinding>& findings);
+
+// INCORRECT at confirmation ("sanitizer"), with the first tool's finding; nothing where none
+// failed.
+std::optional<VerdictRecord> SanitizerVerdict(const std::vector<SanitizerFinding>& findings);
 
 }  // namespace fettle

@@ -9,6 +9,7 @@
 #include "core/status_macros.h"
 #include "judge/accept.h"
 #include "judge/statistics.h"
+#include "profiler/duty.h"
 #include "profiler/timing.h"
 #include "verifier/inputs.h"
 
@@ -116,12 +117,28 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseIn
   pair_options.memory_bytes = memory_bytes;
   pair_options.cold = request.cold;
   // A processor's kernels share memory with what times them: there even a screening looks.
-  pair_options.checks = !request.screen_only || device.info().target.vendor == Vendor::kCpu;
+  pair_options.checks = (!request.screen_only && request.duty_ratios.empty()) ||
+                        device.info().target.vendor == Vendor::kCpu;
   pair_options.seed = request.order_seed;
   FETTLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<CasePair> pair,
       CasePair::Create(device, request.bound_case, {&a, request.a.symbols, request.a.plan},
                        {&b, request.b.symbols, request.b.plan}, std::move(inputs), pair_options));
+  if (!request.duty_ratios.empty()) {
+    DutyOptions duty;
+    duty.ratios = request.duty_ratios;
+    duty.span = request.duty_span;
+    duty.launch_limit = request.launch_limit;
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<DutyPoint> points,
+                            MeasureDuty(device, *pair, duty, clock));
+    TimeObservation observation;
+    observation.rotated_bytes = pair->rotated_bytes();
+    for (const DutyPoint& point : points) {
+      observation.device_ns += point.median_ns * static_cast<double>(point.launches);
+    }
+    observation.duty = ToJson(points);
+    return observation;
+  }
   FETTLE_ASSIGN_OR_RETURN(
       TimingResult timing,
       MeasureInterleaved(device, *pair, OptionsFor(request, device.info().target.vendor), clock));

@@ -14,9 +14,10 @@ namespace fettle {
 namespace {
 
 // The targets that Describe asks the compilers about.
-constexpr const char* kTargets[] = {"cpu",    "sm_80",  "sm_86",   "sm_89",   "sm_90",
-                                    "sm_90a", "sm_100", "sm_100a", "sm_120",  "sm_120a",
-                                    "gfx90a", "gfx942", "gfx950",  "gfx1100", "gfx1201"};
+constexpr const char* kTargets[] = {"cpu",        "sm_80",      "sm_86",       "sm_89",  "sm_90",
+                                    "sm_90a",     "sm_100",     "sm_100a",     "sm_120", "sm_120a",
+                                    "compute_80", "compute_90", "compute_100", "gfx90a", "gfx942",
+                                    "gfx950",     "gfx1100",    "gfx1201"};
 
 }  // namespace
 

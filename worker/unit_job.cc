@@ -377,13 +377,35 @@ Going UnitJob::OnLane() {
     return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
   };
   Going going = stages();
+  if (unit_.duty_span_s > 0 && going.ok() && runner_->alive() && !emulated()) {
+    FETTLE_RETURN_IF_ERROR(RunDuty());
+  }
   result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
   UnloadModules();
   const bool failed = !runner_->alive() && !services_.stop.stop_requested();
   services_.lane->Done(failed);
   runner_ = nullptr;
+  if (unit_.kind == UnitKind::kConfirm && going.ok() && *going) going = SanitizeWinner();
   if (unit_.counters && going.ok()) FETTLE_RETURN_IF_ERROR(CountOnce());
   return going;
+}
+
+absl::StatusOr<Replay> UnitJob::ReplayOf(const BoundCase& bound_case) {
+  Replay replay;
+  BuiltKernel& built = built_.at(candidate_.digest);
+  FETTLE_ASSIGN_OR_RETURN(const Build* const build, FindBuild(Context(), built, bound_case));
+  replay.code_object = build->code_object;
+  for (const auto& [entry, symbol] : build->symbols) replay.symbols.push_back(symbol);
+  replay.request.bound_case = bound_case;
+  replay.request.kernel.symbols = build->symbols;
+  FETTLE_ASSIGN_OR_RETURN(replay.request.kernel.plan,
+                          services_.task->BindPlan(built.kernel.kernel, built.kernel.values,
+                                                   bound_case, services_.target));
+  replay.request.input_seed = unit_.seed;
+  replay.request.files = FillFiles(bound_case, services_.task->files());
+  replay.request.want_outputs = false;
+  replay.request.launch_limit = std::chrono::minutes(1);  // Tools repeat it, or slow it down.
+  return replay;
 }
 
 absl::Status UnitJob::CountOnce() {
@@ -396,20 +418,7 @@ absl::Status UnitJob::CountOnce() {
     report.absent = "no timed case runs here";
     if (timed != cases_.end()) {
       Progress(fmt::format("counting {}", timed->label));
-      Replay replay;
-      BuiltKernel& built = built_.at(candidate_.digest);
-      FETTLE_ASSIGN_OR_RETURN(const Build* const build, FindBuild(Context(), built, *timed));
-      replay.code_object = build->code_object;
-      for (const auto& [entry, symbol] : build->symbols) replay.symbols.push_back(symbol);
-      replay.request.bound_case = *timed;
-      replay.request.kernel.symbols = build->symbols;
-      FETTLE_ASSIGN_OR_RETURN(replay.request.kernel.plan,
-                              services_.task->BindPlan(built.kernel.kernel, built.kernel.values,
-                                                       *timed, services_.target));
-      replay.request.input_seed = unit_.seed;
-      replay.request.files = FillFiles(*timed, services_.task->files());
-      replay.request.want_outputs = false;
-      replay.request.launch_limit = std::chrono::minutes(1);  // The profiler repeats it.
+      FETTLE_ASSIGN_OR_RETURN(const Replay replay, ReplayOf(*timed));
       report = services_.lane->Count(replay, services_.stop);
     }
   }
@@ -448,9 +457,8 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
   FETTLE_RETURN_IF_ERROR(stages().status());
   if (unit_.kind == UnitKind::kRegister) RefuseTask();
   if (result_.verdict && !unit_.job_id.empty() && !result_.verdict->case_label.empty()) {
-    result_.verdict->evidence["reproduce"] =
-        fmt::format("fettle reproduce {} --job {} --task FOLDER", unit_.candidate.digest,
-                    unit_.job_id);
+    result_.verdict->evidence["reproduce"] = fmt::format(
+        "fettle reproduce {} --job {} --task FOLDER", unit_.candidate.digest, unit_.job_id);
   }
   result_.environment = Environment();
   if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();

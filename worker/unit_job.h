@@ -84,12 +84,20 @@ class UnitJob {
   Going Screen();
   Going Measure();
   Going NotMeasuredBecauseEmulated();
+  // Runs the first timed case at several duty ratios; no verdict depends on it.
+  absl::Status RunDuty();
   // Makes the call of the first timed case once more under the vendor's profiler.
   absl::Status CountOnce();
+  // The same call as a file for a program outside the sandbox.
+  absl::StatusOr<Replay> ReplayOf(const BoundCase& bound_case);
+  // A confirmation that looks like a win goes under compute-sanitizer's tools, on small cases.
+  Going SanitizeWinner();
+  std::vector<BoundCase> SanitizedCases() const;
   Going MeasureAgainst(const KernelUnderTest& other, Stage stage, bool screen,
                        std::optional<Measurement>* into);
   Going TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
                 Measurement* measurement);
+  Going IsPossible(const BuiltKernel& a, const BoundCase& work, bool cold, CaseMeasurement& timed);
   Going JudgeTimedOutputs(const TimeRequest& request, const TimeObservation& seen, Stage stage);
 
   bool Decide(Verdict verdict, Stage stage, std::string reason, const BoundCase* bound_case,

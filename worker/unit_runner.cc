@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "device/gpu_registry.h"
 #include "profiler/ceilings.h"
@@ -165,7 +166,7 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   }
   UnitServices services;
   FETTLE_ASSIGN_OR_RETURN(services.task, TaskOf(unit, blobs));
-  FETTLE_ASSIGN_OR_RETURN(services.target, FindTarget(unit.target));
+  FETTLE_ASSIGN_OR_RETURN(services.target, FindDeviceTarget(unit.target));
   if (unit.kind != UnitKind::kCompile) {
     FETTLE_ASSIGN_OR_RETURN(services.lane, LaneFor(unit));
     services.target = services.lane->device().target;
@@ -236,7 +237,7 @@ std::string BesideThisProgram() {
 // Asks a runner for the device, so that a driver that crashes does so elsewhere. kUnavailable.
 absl::StatusOr<std::unique_ptr<Lane>> OpenLane(const std::string& id, const LaneOptions& options) {
   RunnerClient::Options start;
-  start.sandbox = SandboxFor(options, id);
+  start.sandbox = SandboxFor(options, id, options.gpus);
   const auto runner = RunnerClient::Start(std::move(start), {});
   if (!runner.ok()) {
     return absl::UnavailableError(fmt::format("device {}{}: {}", id,
@@ -244,6 +245,7 @@ absl::StatusOr<std::unique_ptr<Lane>> OpenLane(const std::string& id, const Lane
                                               std::string(runner.status().message())));
   }
   DeviceInfo device = (*runner)->device();
+  if (id != "cpu" && id != "null") device.id = id;  // Inside, the only GPU is always the first.
   if (options.emulator) {
     device.emulated = true;
     // Another model: nothing measured or judged on the real one is ever mixed with it.
@@ -279,11 +281,20 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   const bool all_devices = options.device_ids.empty();
   if (all_devices) {
     options.device_ids = {"cpu"};
+  }
+  std::vector<DeviceInfo> gpus;
+  if (all_devices || SeveralGpus()) {
     for (const GpuInventory& inventory : FindGpus()) {
-      for (const DeviceInfo& device : inventory.devices) options.device_ids.push_back(device.id);
+      for (const DeviceInfo& device : inventory.devices) gpus.push_back(device);
     }
   }
+  if (all_devices) {
+    for (const DeviceInfo& device : gpus) options.device_ids.push_back(device.id);
+  }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
+  lane_options.compute_sanitizer = options.compute_sanitizer;
+  lane_options.sanitize = options.sanitize;
+  lane_options.gpus = std::move(gpus);
   Lanes lanes;
   for (const std::string& id : options.device_ids) lanes.Open(id, lane_options);
   // A device that was asked for by name must be there.

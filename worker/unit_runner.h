@@ -13,6 +13,7 @@
 #include "core/blob.h"
 #include "core/work_unit.h"
 #include "device/device.h"
+#include "worker/sanitizer.h"
 
 namespace fettle {
 
@@ -23,6 +24,8 @@ struct UnitRunnerOptions {
   int compile_jobs = 0;                 // 0: one per core.
   // Devices behind emulators (worker/emulators.h), added to the others; empty: none.
   std::string emulators_file;
+  std::string compute_sanitizer;  // That program; empty: found (worker/sanitizer.h).
+  SanitizeFunction sanitize;      // Of tests: instead of it, and on any device.
 };
 
 // Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md

@@ -11,6 +11,7 @@
 
 #include "core/status_macros.h"
 #include "judge/accept.h"
+#include "profiler/duty.h"
 #include "profiler/roofline.h"
 #include "verifier/mutation.h"
 #include "worker/runner_protocol.h"
@@ -266,8 +267,8 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
       work.work_flops = figures.flops;
     }
     const bool cold = seen.rotated_bytes >= 2 * services_.lane->device().target.cache;
-    ApplyRoofline(work, ceilings_, cold, timed);
-    if (BeatsFloor(work, ceilings_, cold, timed.b_median_ns)) {
+    FETTLE_ASSIGN_OR_RETURN(const bool possible, IsPossible(a, work, cold, timed));
+    if (!possible) {
       return Decide(Verdict::kUnmeasurable, stage, "below_floor", &bound_case,
                     fmt::format("{:.0f} ns is faster than the {:.0f} ns that the task's own bytes "
                                 "and operations take on this device",
@@ -282,6 +283,66 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   measurement->device_ns += seen.device_ns;
   measurement->cases.push_back(std::move(timed));
   return true;
+}
+
+// Whether `timed` can be; fills its rates and its floor. A floor is only as good as the ceilings
+// and the task's `work` behind it. So where a candidate is faster, the ceilings are measured again;
+// and where the task's own baseline, which nobody wrote to deceive, is faster too, there is no
+// floor.
+Going UnitJob::IsPossible(const BuiltKernel& a, const BoundCase& work, bool cold,
+                          CaseMeasurement& timed) {
+  if (BeatsFloor(work, ceilings_, cold, timed.b_median_ns)) {
+    Progress(fmt::format("measuring the ceilings again, {} is faster than they allow",
+                         timed.case_label));
+    absl::StatusOr<Ceilings> ceilings = services_.lane->RaiseCeilings(services_.stop);
+    if (absl::IsCancelled(ceilings.status())) return ceilings.status();
+    if (ceilings.ok()) ceilings_ = *ceilings;
+  }
+  const bool beaten = BeatsFloor(work, ceilings_, cold, timed.b_median_ns);
+  const bool by_baseline = a.kernel.kernel.source == services_.task->baseline().source &&
+                           BeatsFloor(work, ceilings_, cold, timed.a_median_ns);
+  if (beaten && by_baseline) {
+    ApplyRoofline(work, Ceilings(), cold, timed);
+    if (result_.verification) {
+      result_.verification->warnings.push_back(fmt::format(
+          "{}: no floor, the task's baseline is faster than it too; `work` is no lower bound, or "
+          "the device's ceilings are too low",
+          timed.case_label));
+    }
+    return true;
+  }
+  ApplyRoofline(work, ceilings_, cold, timed);
+  return !beaten;
+}
+
+absl::Status UnitJob::RunDuty() {
+  if (!result_.verification || !result_.verification->passed) return absl::OkStatus();
+  const auto timed = std::find_if(cases_.begin(), cases_.end(), [this](const BoundCase& one) {
+    const bool wanted = one.set == CaseSet::kTimed || !unit_.only_case.empty();
+    return wanted && supported_[one.label];
+  });
+  if (timed == cases_.end()) return absl::OkStatus();
+  LaneGate::Ticket ticket;
+  if (on_cpu()) {
+    ticket = services_.gate->EnterTiming(services_.stop);
+    if (!ticket) return absl::CancelledError("the unit was cancelled before it was timed");
+  }
+  Progress(fmt::format("loading the device with {}", timed->label));
+  TimeRequest request;
+  request.bound_case = *timed;
+  FETTLE_ASSIGN_OR_RETURN(request.b,
+                          MakeRunnable(Context(), built_.at(candidate_.digest), *timed, *runner_));
+  request.a = request.b;
+  request.input_seed = TimedInputSeed(unit_.seed, /*attempt=*/0);
+  request.files = FillFiles(*timed, services_.task->files());
+  request.want_outputs = false;
+  request.duty_ratios = DutyOptions().ratios;
+  request.duty_span = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(unit_.duty_span_s, 0.05, 60.0) * 1e9));
+  request.time_cap = static_cast<std::int64_t>(request.duty_ratios.size()) * request.duty_span;
+  FETTLE_ASSIGN_OR_RETURN(const TimeObservation seen, runner_->TimeCase(request));
+  result_.duty = {{"case", timed->label}, {"points", seen.duty}};
+  return absl::OkStatus();
 }
 
 // What timed launches computed must be as right as what was verified.

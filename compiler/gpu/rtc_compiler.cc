@@ -20,6 +20,7 @@
 #include "compiler/gpu/gpu_source.h"
 #include "compiler/gpu/rtc_diagnostics.h"
 #include "compiler/sandbox.h"
+#include "core/portable_target.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -38,8 +39,12 @@ std::string FolderOfThisProgram() {
 // "sm_90a" -> 90, 0 when it is no such name.
 int SmNumber(std::string_view arch) {
   int number = 0;
-  if (!arch.starts_with("sm_")) return 0;
-  std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
+  for (const std::string_view prefix : {"sm_", "compute_"}) {
+    if (!arch.starts_with(prefix)) continue;
+    arch.remove_prefix(prefix.size());
+    std::from_chars(arch.data(), arch.data() + arch.size(), number);
+    break;
+  }
   return number;
 }
 
@@ -67,6 +72,9 @@ std::string VersionOfFile(const std::string& library) {
   const std::size_t at = name.find(".so.");
   return at == std::string::npos ? "unknown version" : name.substr(at + 4);
 }
+
+// Functions without __device__, as constexpr ones that nvcc takes: NVRTC refuses them otherwise.
+constexpr char kUnannotated[] = "--device-as-default-execution-space";
 
 std::string EndingText(const rtc::Ending& ending, std::int64_t wall_seconds) {
   if (WIFSIGNALED(ending.wait_status)) {
@@ -106,6 +114,7 @@ class RtcCompiler final : public KernelCompiler {
     for (const std::string& more : hello.more_libraries) builds += "+" + BuildIdOf(more);
     compiler_ = fmt::format("{} {} ({})", name(), version_, builds);
     identity_ = fmt::format("{}; headers {}", compiler_, DialectHeadersDigest().substr(0, 16));
+    if (options_.nvrtc) identity_ += fmt::format("; {}", kUnannotated);
     if (options_.nvrtc && options_.include_dirs.empty()) {
       options_.include_dirs = CudaIncludes(hello.library);
     }
@@ -198,10 +207,12 @@ class RtcCompiler final : public KernelCompiler {
       }
     }
     if (options_.nvrtc) {
-      const std::string arch =
-          options.ptx ? "compute_" + request.target.name.substr(3) : request.target.name;
-      wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1"};
-      if (!options.ptx) wire.options.emplace_back("--ptxas-options=--warn-on-spills");
+      const bool ptx = options.ptx || IsPortable(request.target);
+      const std::string arch = options.ptx && !IsPortable(request.target)
+                                   ? "compute_" + request.target.name.substr(3)
+                                   : request.target.name;
+      wire.options = {"--gpu-architecture=" + arch, "-DFETTLE_TARGET_NVIDIA=1", kUnannotated};
+      if (!ptx) wire.options.emplace_back("--ptxas-options=--warn-on-spills");
       if (!shims.first.empty()) wire.options.push_back("--pre-include=" + shims.first);
       for (const std::string& path : options_.include_dirs) wire.options.push_back("-I" + path);
     } else {
@@ -213,7 +224,7 @@ class RtcCompiler final : public KernelCompiler {
     }
     wire.options.insert(wire.options.end(), options.arguments.begin(), options.arguments.end());
     wire.entries = request.entries;
-    wire.want_ptx = options.ptx;
+    wire.want_ptx = options.ptx || IsPortable(request.target);
     wire.cpu_seconds = options_.cpu_seconds;
     wire.wall_seconds = options_.wall_seconds;
     wire.address_space_bytes = options_.address_space_bytes;

@@ -10,6 +10,8 @@ namespace fettle {
 namespace {
 
 constexpr int kMaxDepth = 16;
+// Far more than any code object describes; each takes a hundred times the memory of its one byte.
+constexpr int kMaxValues = 1 << 20;
 constexpr std::uint32_t kAmdgpuMetadataNote = 32;
 
 // Keeps the first error; every read after it gives zero and no bytes, so that loops end.
@@ -22,6 +24,7 @@ class Parser {
 
   MsgpackValue Value(int depth) {
     if (depth > kMaxDepth) return Fail("nested too deeply");
+    if (++values_ > kMaxValues) return Fail("more than a million values");
     const auto tag = static_cast<std::uint8_t>(Number(1));
     if (failed()) return {};
     if (tag < 0x80) return Integer(tag);
@@ -119,6 +122,7 @@ class Parser {
 
   ByteSpan in_;
   std::string error_;
+  int values_ = 0;
 };
 
 }  // namespace

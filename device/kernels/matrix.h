@@ -1,5 +1,5 @@
-// Matrix rate on AMD (device/gpu_kernels.h), part of kernels.hip: four independent accumulators a wave hide
-// the latency of the instruction.
+// Matrix rate on AMD (device/gpu_kernels.h), part of kernels.hip: four independent accumulators a
+// wave hide the latency of the instruction.
 typedef float Acc __attribute__((ext_vector_type(16)));
 typedef short Short4 __attribute__((ext_vector_type(4)));
 typedef __bf16 BFloat8 __attribute__((ext_vector_type(8)));
@@ -10,8 +10,12 @@ __device__ inline unsigned MatrixWord(unsigned i) {
   x = (x ^ (x >> 15)) * 0x85EBCA6Bu;
   return x ^ (x >> 13);
 }
-__device__ inline unsigned MatrixBf16(unsigned i) { return (MatrixWord(i) & 0x807F807Fu) | 0x3F003F00u; }
-__device__ inline unsigned MatrixFp8(unsigned i) { return (MatrixWord(i) & 0x87878787u) | 0x30303030u; }
+__device__ inline unsigned MatrixBf16(unsigned i) {
+  return (MatrixWord(i) & 0x807F807Fu) | 0x3F003F00u;
+}
+__device__ inline unsigned MatrixFp8(unsigned i) {
+  return (MatrixWord(i) & 0x87878787u) | 0x30303030u;
+}
 
 __device__ inline void MatrixEnd(const Acc* acc, float* out) {
   float sum = 0;
@@ -63,7 +67,8 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #if defined(__gfx950__)
-      acc[i] = __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a.int8, b.int8, acc[i], 0, 0, 0, 0, 0, 0);
+      acc[i] =
+          __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a.int8, b.int8, acc[i], 0, 0, 0, 0, 0, 0);
 #else
       acc[i] = __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a.long8, b.long8, acc[i], 0, 0, 0);
 #endif

@@ -401,8 +401,9 @@ inline bool amd_runs(const std::string& device, const std::string& object) {
   return true;
 }
 
-// sm_90a runs on capability 9.0 alone, sm_90 on 9.x from 9.0.
+// sm_90a runs on capability 9.0 alone, sm_90 on 9.x from 9.0, compute_90 (PTX) on every one from 9.0.
 inline bool nvidia_runs(int major, int minor, const std::string& object) {
+  if (object.compare(0, 8, "compute_") == 0) return std::atoi(object.c_str() + 8) <= 10 * major + minor;
   if (object.compare(0, 3, "sm_") != 0) return false;
   const int number = std::atoi(object.c_str() + 3);
   if (number / 10 != major) return false;
@@ -675,7 +676,8 @@ class Operator {
 
   // Where the bundle's files are. Default: FETTLE_OBJECT_ROOT, else the folder that was configured.
   void set_root(std::string root) { root_ = std::move(root); }
-  // Lets variants serve that were compiled for a target but never ran on it. Before prepare().
+  // Lets objects serve that were compiled for a target but never ran on it, and ones that the program's
+  // build compiled from source. Before prepare().
   void allow_compiled_only(bool allow) { compiled_only_ = allow; }
   void set_fallback(Fallback function, void* user) {
     fallback_user_ = user;
@@ -1004,8 +1006,15 @@ class Operator {
     detail::Sha256 sum;
     sum.add(bytes, size);
     if (size != info.bytes || sum.hex() != info.sha256) {
-      build.problem = "an object file is not the one that was tested: its SHA-256 differs";
-      return;
+      // Objects of the program's own build never ran in any test; they serve as compiled_only ones do.
+      if (!Spec::from_source()) {
+        build.problem = "an object file is not the one that was tested: its SHA-256 differs";
+        return;
+      }
+      if (!compiled_only_) {
+        build.problem = "an object was built from source to other bytes than were tested; see allow_compiled_only()";
+        return;
+      }
     }
     if (driver == nullptr) load_cpu(info, bytes, size, build);
     else load_gpu(*driver, info, device, bytes, build);

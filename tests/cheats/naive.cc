@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cheats/naive.h"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "compiler/child_process.h"
@@ -63,10 +65,15 @@ absl::StatusOr<NaiveVerdict> NaiveJudge::Preprocess(const BankEntry& entry) {
     FETTLE_ASSIGN_OR_RETURN(marker, ReadFile(entry.naive->file));
     marker = marker.substr(0, marker.find('\n'));
   }
-  FETTLE_ASSIGN_OR_RETURN(const ChildResult ran,
-                          RunChild({.argv = {"g++", "-E", "-x", "c++", path},
-                                    .limits = {.wall = std::chrono::seconds(20)}},
-                                   {}));
+  const std::string compiler = FindOnPath("g++", {"/usr/bin", "/usr/local/bin"});
+  if (compiler.empty()) return absl::UnavailableError("the naive harness needs g++ in PATH");
+  const char* search = std::getenv("PATH");
+  FETTLE_ASSIGN_OR_RETURN(
+      const ChildResult ran,
+      RunChild({.argv = {compiler, "-E", "-x", "c++", path},
+                .environment = {std::string("PATH=") + (search != nullptr ? search : "/usr/bin")},
+                .limits = {.wall = std::chrono::seconds(20)}},
+               {}));
   const bool found = !marker.empty() && ran.output.find(marker) != std::string::npos;
   return NaiveVerdict{.correct = found,
                       .note = found ? "the compiler's output holds it" : "nothing found"};

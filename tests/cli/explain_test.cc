@@ -58,5 +58,14 @@ TEST(Explain, AllChangesMakeTheWinnerAndNoneTheParent) {
   }
 }
 
+// An interval around 1 shows nothing: the change is neither needed nor dropped.
+TEST(Explain, OnlyAClearLossMakesAChangeNeeded) {
+  EXPECT_EQ(WorthOf(/*works=*/true, 1.7, 2.5), ChangeWorth::kNeeded);
+  EXPECT_EQ(WorthOf(/*works=*/false, 0, 0), ChangeWorth::kNeeded);
+  EXPECT_EQ(WorthOf(/*works=*/true, 0.775, 1.026), ChangeWorth::kUnclear);
+  EXPECT_EQ(WorthOf(/*works=*/true, 0.9, 1.005), ChangeWorth::kNotNeeded);
+  EXPECT_EQ(WorthOf(/*works=*/true, 0.5, 0.8), ChangeWorth::kNotNeeded);
+}
+
 }  // namespace
 }  // namespace fettle

@@ -34,6 +34,16 @@ TEST(Format, NumbersAsAPersonReadsThem) {
   EXPECT_EQ(FormatValuesText("not json"), "-");
 }
 
+TEST(Report, SaysWhatLookedForBugsAndWhatDidNotRun) {
+  EXPECT_EQ(
+      BugCheckLines(json{{"check_mode", "passed"},
+                         {"sanitizers", {{"memcheck", "passed"}, {"racecheck", "not_run: no"}}}}),
+      "  check mode: passed\n"
+      "  compute-sanitizer memcheck: passed\n"
+      "  compute-sanitizer racecheck: not_run: no\n");
+  EXPECT_EQ(BugCheckLines(json::object()), "");
+}
+
 TEST(Terminal, ControlCharactersAndBadUtf8AreShownAsText) {
   EXPECT_EQ(Printable("a\x1b[31mb\x7f"), "a\\x1b[31mb\\x7f");
   EXPECT_EQ(Printable("line\n\tnext"), "line\n\tnext");

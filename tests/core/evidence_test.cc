@@ -66,12 +66,17 @@ TEST(VerificationReportJson, RoundTripsFailuresAndNonFiniteFigures) {
   errors.actual = std::nan("");
   entry.outputs.push_back(errors);
   report.cases.push_back(entry);
+  report.sanitizers = {{"memcheck", "passed"}, {"racecheck", "not_run: Device not supported"}};
   const json first = ToJson(report);
   const auto back = VerificationReportFromJson(json::parse(first.dump()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), first);
   EXPECT_TRUE(std::isinf(back->cases[0].outputs[0].worst));
   EXPECT_TRUE(std::isnan(back->cases[0].outputs[0].actual));
+  EXPECT_EQ(back->sanitizers, report.sanitizers);
+  json wrong = first;
+  wrong["sanitizers"]["memcheck"] = 1;
+  EXPECT_FALSE(VerificationReportFromJson(wrong).ok());
 }
 
 TEST(MeasurementJson, RoundTrips) {

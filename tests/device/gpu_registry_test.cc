@@ -2,7 +2,13 @@
 // What holds of GPU devices on a machine without one.
 #include "device/gpu_registry.h"
 
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "device/gpu_device.h"
 #include "device/gpu_kernels.h"
@@ -10,6 +16,9 @@
 
 namespace fettle {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 DeviceInfo H200() {
   DeviceInfo info{.id = "cuda:0"};
@@ -32,6 +41,89 @@ DeviceInfo Mi350x() {
                  .cus = 256};
   info.target.max_grid[0] = info.target.max_grid[1] = info.target.max_grid[2] = 2147483647;
   return info;
+}
+
+// A machine's files in a folder: nodes are plain files here.
+class GpuFiles {
+ public:
+  ~GpuFiles() {
+    std::error_code error;
+    std::filesystem::remove_all(root, error);
+  }
+  void Write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  }
+  void AddNvidia(int minor, const std::string& uuid) const {
+    Write("/dev/nvidia" + std::to_string(minor), "");
+    Write("/proc/driver/nvidia/gpus/0000:" + std::to_string(9 - minor) + "a:00.0/information",
+          "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-" + uuid + "\nDevice Minor: \t " +
+              std::to_string(minor) + "\n");
+  }
+  const std::string root =
+      fmt::format("{}fettle-gpu-files-{}", ::testing::TempDir(), static_cast<int>(getpid()));
+};
+
+std::vector<std::string> Below(const std::string& root, std::vector<std::string> paths) {
+  for (std::string& path : paths) path = root + path;
+  return paths;
+}
+
+TEST(GpuView, ShowsOneGpuOfSeveral) {
+  const GpuFiles files;
+  files.AddNvidia(0, "aaaaaaaa-0000-0000-0000-000000000000");
+  files.AddNvidia(1, "bbbbbbbb-1111-1111-1111-111111111111");
+  for (const char* node : {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/null", "/sys/x"}) {
+    files.Write(node, "");
+  }
+  EXPECT_TRUE(SeveralGpus(files.root));
+  DeviceInfo device = H200();
+  device.id = "cuda:1";
+  device.uuid = "aaaaaaaa-0000-0000-0000-000000000000";  // The driver's order is its own.
+  const GpuView view = GpuViewOf(device, files.root);
+  EXPECT_THAT(view.nodes, UnorderedElementsAreArray(Below(
+                              files.root, {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm",
+                                           "/proc/driver/nvidia", "/sys"})));
+  EXPECT_EQ(view.id, "cuda:0");
+  EXPECT_THAT(view.environment,
+              ElementsAre("CUDA_VISIBLE_DEVICES=GPU-aaaaaaaa-0000-0000-0000-000000000000"));
+  device.partition = "MIG 3g.71gb";
+  EXPECT_EQ(GpuViewOf(device, files.root).id, "cuda:1");
+}
+
+TEST(GpuView, OneGpuOrOneThatCannotBeToldIsShownAsItIs) {
+  const GpuFiles files;
+  files.AddNvidia(0, "aaaaaaaa-0000-0000-0000-000000000000");
+  EXPECT_FALSE(SeveralGpus(files.root));
+  DeviceInfo device = H200();
+  device.uuid = "aaaaaaaa-0000-0000-0000-000000000000";
+  EXPECT_EQ(GpuViewOf(device, files.root).id, "cuda:0");
+  EXPECT_TRUE(GpuViewOf(device, files.root).environment.empty());
+  files.Write("/dev/nvidia1", "");
+  device.id = "cuda:1";
+  device.uuid = "cccccccc-2222-2222-2222-222222222222";
+  const GpuView unknown = GpuViewOf(device, files.root);
+  EXPECT_EQ(unknown.id, "cuda:1");
+  EXPECT_EQ(unknown.nodes, GpuDeviceNodes(files.root));
+}
+
+TEST(GpuView, FindsTheRenderNodeOfAnAmdGpu) {
+  const GpuFiles files;
+  const std::string topology = "/sys/class/kfd/kfd/topology/nodes/";
+  files.Write(topology + "0/properties", "cpu_cores_count 64\nsimd_count 0\ndrm_render_minor 0\n");
+  files.Write(topology + "2/properties", "simd_count 1024\ndrm_render_minor 130\n");
+  files.Write(topology + "10/properties", "simd_count 1024\ndrm_render_minor 129\n");
+  for (const char* node :
+       {"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD129", "/dev/dri/renderD130"}) {
+    files.Write(node, "");
+  }
+  DeviceInfo device = Mi350x();
+  device.id = "hip:1";
+  const GpuView view = GpuViewOf(device, files.root);
+  EXPECT_EQ(view.id, "hip:0");
+  EXPECT_THAT(view.nodes, UnorderedElementsAreArray(
+                              Below(files.root, {"/dev/kfd", "/dev/dri/renderD129", "/sys"})));
+  EXPECT_TRUE(view.environment.empty());
 }
 
 TEST(CheckGpuLaunch, NamesTheLimit) {

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "exporter/manifest.h"
 #include "exporter/speedup.h"
@@ -66,14 +68,56 @@ TEST(Bundle, HoldsWhatALibraryNeeds) {
                                  "cmake/fettle_scaleConfig.cmake",
                                  "cmake/fettle_scaleConfigVersion.cmake",
                                  "cmake/fettle_scaleTargets.cmake",
+                                 "cmake/fettle_scaleFromSource.cmake",
                                  "integrations/torch/binding.cpp",
+                                 "integrations/torch/fettle_torch.hpp",
+                                 "integrations/torch/fettle_torch_aten.hpp",
+                                 "integrations/torch/fettle_torch_stable.hpp",
+                                 "integrations/torch/loader.py",
                                  "integrations/torch/op.py",
                                  "integrations/torch/setup.py",
                                  "integrations/aiter_csv/scale.csv"}) {
     EXPECT_TRUE(files.contains(path)) << path;
   }
   EXPECT_TRUE(files.contains("include/fettle_ops/scale/" + digest + ".hpp"));
-  EXPECT_EQ(files.size(), 37U);
+  EXPECT_EQ(files.size(), 42U);
+}
+
+// The columns mean what AITER's mean: err_ratio is the part of the elements that is wrong.
+TEST(Bundle, TunedRowsFollowAitersColumns) {
+  FakeBlobs blobs;
+  json document = SampleProvenance(blobs, "v1");
+  document["verification"]["cases"][0]["outputs"] = {{{"output", "y"},
+                                                      {"worst", 0.49},
+                                                      {"rms", 0.1},
+                                                      {"reference_rms", 1.0},
+                                                      {"mismatches", 0},
+                                                      {"compared", 4096},
+                                                      {"first_index", -1},
+                                                      {"expected", 0.0},
+                                                      {"actual", 0.0}}};
+  const std::vector<VariantProvenance> variants = {Parsed(document)};
+  const auto files = BuildBundle(variants, blobs);
+  ASSERT_TRUE(files.ok()) << files.status();
+  std::stringstream rows(files->at("integrations/aiter_csv/scale.csv"));
+  const auto split = [](const std::string& line) {
+    std::vector<std::string> cells;
+    std::stringstream in(line);
+    for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
+    return cells;
+  };
+  std::string line;
+  std::getline(rows, line);
+  const std::vector<std::string> names = split(line);
+  std::getline(rows, line);
+  const std::vector<std::string> cells = split(line);
+  ASSERT_EQ(cells.size(), names.size()) << line;
+  std::map<std::string, std::string> row;
+  for (std::size_t i = 0; i < names.size(); ++i) row[names[i]] = cells[i];
+  EXPECT_EQ(row["gfx"], "cpu");
+  EXPECT_EQ(row["kernelName"], "scale:v1");
+  EXPECT_EQ(row["err_ratio"], "0");
+  EXPECT_GT(std::stod(row["us"]), 0);
 }
 
 TEST(Bundle, ManifestFollowsItsSchemaAndGivesTheTestedEnvelope) {

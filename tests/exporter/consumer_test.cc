@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "compiler/facts/code_facts.h"
 #include "tests/exporter/sample_variant.h"
 
 namespace fettle {
@@ -170,6 +171,67 @@ TEST(Consumer, LinksTheObjectsIn) {
   fs::remove_all(folder.path() + "/bundle");
   const CommandResult run = RunCommand(folder.path() + "/build/app");
   EXPECT_NE(run.output.find("timed: narrow exact"), std::string::npos) << run.output;
+}
+
+constexpr char kPrepare[] = R"text(
+#include <cstdio>
+#include <fettle_ops/row_sum.hpp>
+int main() {
+  for (const bool allow : {false, true}) {
+    fettle_ops::row_sum::Operator op;
+    op.allow_compiled_only(allow);
+    const fettle::Result ready = op.prepare(fettle::Backend::kCuda);
+    std::printf("%s: %s\n", allow ? "allowed" : "plain", ready ? "ready" : ready.message);
+  }
+}
+)text";
+
+TEST(Consumer, CompilesTheGpuObjectsFromSource) {
+  const std::string nvcc = RunCommand("PATH=$PATH:/usr/local/cuda/bin command -v nvcc").output;
+  if (nvcc.empty()) GTEST_SKIP() << "no nvcc here: it comes with CUDA's toolkit";
+  const TestFolder folder;
+  ASSERT_TRUE(WriteBundle(folder.path() + "/a bundle", GuardGpuBundle({"sm_90a"})).ok());
+  folder.Write("CMakeLists.txt", kProject);
+  folder.Write("main.cc", kPrepare);
+  const CommandResult built = RunCommand(Configure(
+      folder.path(), "'" + folder.path() + "/a bundle'", "-DFETTLE_BUILD_FROM_SOURCE=ON"));
+  ASSERT_EQ(built.code, 0) << built.output;
+  const CommandResult run = RunCommand(
+      fmt::format("FETTLE_CUDA_LIBRARY={} {}/build/app", FETTLE_FAKE_GPU, folder.path()));
+  // Other bytes than those that were tested serve only where that is allowed.
+  EXPECT_NE(run.output.find("allowed: ready\n"), std::string::npos) << run.output;
+  EXPECT_EQ(run.output.find("plain: ready"), std::string::npos) << run.output;
+  int cubins = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path() + "/build")) {
+    if (entry.path().extension() != ".cubin") continue;
+    ++cubins;
+    std::string name = fs::relative(entry.path(), folder.path()).string();
+    const auto facts = ReadFacts(folder.Read(name), "sm_90a");
+    ASSERT_TRUE(facts.ok()) << name << facts.status();
+    ASSERT_EQ(facts->kernels.size(), 1u) << name;
+    EXPECT_NE(facts->kernels[0].name.find("row_sum"), std::string::npos);
+    EXPECT_EQ(facts->arch.substr(0, 5), "sm_90");
+  }
+  EXPECT_EQ(cubins, 4);  // Variant and baseline, each of two dtypes.
+}
+
+TEST(Consumer, SaysWhichCompilerBuildingFromSourceNeeds) {
+  const TestFolder folder;
+  ASSERT_TRUE(WriteBundle(folder.path() + "/bundle", GuardGpuBundle({"sm_90a"})).ok());
+  folder.Write("CMakeLists.txt", kProject);
+  folder.Write("main.cc", kPrepare);
+  const auto configure = [&](const std::string& more) {
+    return RunCommand("(" +
+                      Configure(folder.path(), folder.path() + "/bundle",
+                                "-DFETTLE_BUILD_FROM_SOURCE=ON " + more) +
+                      ")");
+  };
+  const CommandResult missing = configure("-DFETTLE_NVCC=OFF");
+  EXPECT_NE(missing.code, 0);
+  EXPECT_NE(missing.output.find("row_sum needs nvcc"), std::string::npos) << missing.output;
+  const CommandResult both = configure("-DFETTLE_EMBED_OBJECTS=ON");
+  EXPECT_NE(both.code, 0);
+  EXPECT_NE(both.output.find("exclude each other"), std::string::npos) << both.output;
 }
 
 TEST(Consumer, TwoVersionsInOneProgram) {

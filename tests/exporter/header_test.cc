@@ -8,6 +8,8 @@
 #include "core/digest.h"
 #include "exporter/generated.h"
 #include "exporter/operator_header.h"
+#include "exporter/operator_view.h"
+#include "exporter/runtime_headers.h"
 #include "tests/exporter/consumer.h"
 #include "tests/exporter/sample_variant.h"
 

@@ -39,6 +39,8 @@ TEST(Import, TakesVariantsWithTheirEvidenceOnce) {
                   .ok());
   ASSERT_TRUE(row.has_value());
   EXPECT_EQ(row->status, "accepted");
+  // A reason of its own would be part of every later export.
+  EXPECT_EQ(row->status_reason, "");
   // What was imported can be exported again, byte for byte.
   const VariantProvenance back = Parsed(nlohmann::json::parse(row->provenance_json));
   const std::vector<VariantProvenance> one = {back}, original = {variants[0]};

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fstream>
+#include <iterator>
+
+#include "compiler/facts/code_facts.h"
 #include "exporter/evidence_check.h"
 #include "tests/exporter/sample_variant.h"
 
@@ -16,6 +20,12 @@ absl::Status Refusal(const std::function<void(json&, FakeBlobs&)>& change) {
   if (!variant.ok()) return variant.status();
   const std::vector<VariantProvenance> variants = {*std::move(variant)};
   return BuildBundle(variants, blobs).status();
+}
+
+std::string ReadTestFile(const std::string& name) {
+  std::ifstream file(std::string(FETTLE_SOURCE_DIR) + "/tests/data/code_objects/" + name,
+                     std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void ExpectRefused(const std::function<void(json&, FakeBlobs&)>& change, const std::string& why,
@@ -45,6 +55,20 @@ TEST(Refusal, MissingEvidence) {
   ExpectRefused([](json& d, FakeBlobs&) { d["builds"] = json::array(); }, "no code object");
 }
 
+TEST(Refusal, AnErrorThatASanitizerFound) {
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["verification"]["sanitizers"] = {{"memcheck", "passed"},
+                                           {"racecheck", "failed: Race reported, at scale()+0x70"}};
+      },
+      "racecheck found an error");
+  // Not run is no error, and no reason to refuse; the evidence says so.
+  const absl::Status kept = Refusal([](json& d, FakeBlobs&) {
+    d["verification"]["sanitizers"] = {{"memcheck", "not_run: Device not supported"}};
+  });
+  EXPECT_TRUE(kept.ok()) << kept;
+}
+
 TEST(Refusal, AnIntervalThatReachesDownToOne) {
   ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["ratio_low"] = 1.0; }, "not above 1");
 }
@@ -58,6 +82,71 @@ TEST(Refusal, AMeasurementThatIsNoWin) {
         entry["ratio"] = 1.0;
       },
       "no win");
+}
+
+TEST(Refusal, AnErrorOfTheCheckingRuntime) {
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["verification"]["check_mode"] = "failed: out of bounds read in kernel.cu:7";
+      },
+      "the checking runtime found an error: failed: out of bounds read in kernel.cu:7");
+  ExpectRefused(
+      [](json& d, FakeBlobs&) {
+        d["verification"]["passed"] = false;
+        d["verification"]["failure"] = {{"verdict", "INCORRECT"},
+                                        {"stage", "verify"},
+                                        {"reason_code", "mismatch"},
+                                        {"message", "y is wrong"}};
+      },
+      "its verification did not pass");
+  ExpectRefused([](json& d, FakeBlobs&) { d["verification"]["cases"][1]["passed"] = false; },
+                "case checked/0 failed verification");
+}
+
+TEST(Refusal, RatiosThatDoNotFollowFromTheSamples) {
+  ExpectRefused([](json& d, FakeBlobs&) { d["measurement"]["cases"][0]["ratio"] = 2.0; },
+                "the recorded ratio of case timed/0 does not follow from its raw samples");
+  ExpectRefused([](json& d, FakeBlobs&) { d["variant"]["ratio"] = 2.0; },
+                "the recorded ratio 2.000000 is not that of its samples");
+}
+
+TEST(Refusal, ResourcesOtherThanTheObjectsOwn) {
+  const std::string object = ReadTestFile("facts_kernels.sm_90a.cubin");
+  const auto facts = ReadFacts(object, "sm_90a");
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  const auto built = [&](json& d, FakeBlobs& blobs) {
+    json build = d["builds"][0];
+    build["target"] = "sm_90a";
+    build["code_object"] = *blobs.Put(object);
+    build["facts"] = ToJson(*facts);
+    d["builds"].push_back(build);
+  };
+  // As they are they are no reason to refuse.
+  const absl::Status whole = Refusal(built);
+  EXPECT_TRUE(whole.ok()) << whole;
+  ExpectRefused(
+      [&](json& d, FakeBlobs& blobs) {
+        built(d, blobs);
+        json& kernel = d["builds"].back()["facts"]["kernels"][0];
+        for (auto& [name, value] : kernel.items()) {
+          if (value.is_number_integer()) value = value.get<std::int64_t>() + 1;
+        }
+      },
+      "are not what its bytes say");
+}
+
+TEST(Refusal, WhatMustNotLeaveTheMachine) {
+  const std::pair<std::string, std::string> secrets[] = {
+      {"// -----BEGIN PRIVATE KEY-----", "holds a private key"},
+      {"// ghp_" + std::string(36, 'a'), "holds an access token"},
+      {"// built in /home/someone/kernels", "holds the path /home/someone/kernels"}};
+  for (const auto& [text, why] : secrets) {
+    ExpectRefused(
+        [&](json& d, FakeBlobs& blobs) {
+          d = SampleProvenance(blobs, "v1", 128, SampleTaskYaml() + "# " + text + "\n");
+        },
+        why);
+  }
 }
 
 TEST(Refusal, AnUnknownLicence) {
@@ -116,6 +205,23 @@ TEST(Refusal, MixedTasksAndRepeatedVariants) {
   EXPECT_EQ(BuildBundle(mixed, blobs).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildBundle(twice, blobs).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildBundle(none, blobs).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Refusal, AVersionThatCmakeCannotRead) {
+  FakeBlobs blobs;
+  const std::vector<VariantProvenance> variants = {Parsed(SampleProvenance(blobs, "v1"))};
+  for (const std::string version :
+       {"banana", "", "1", "1.2", "1.2.3.4", "1..3", "1.2.x", "1.2.3\");", "1234567.0.0"}) {
+    BundleExtras extras;
+    extras.version = version;
+    const absl::Status status = BuildBundle(variants, blobs, extras).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << version;
+    EXPECT_NE(std::string(status.message()).find("three numbers are needed"), std::string::npos)
+        << status;
+  }
+  BundleExtras extras;
+  extras.version = "10.0.12";
+  EXPECT_TRUE(BuildBundle(variants, blobs, extras).ok());
 }
 
 TEST(Refusal, AnIdThatIsNoFileName) {

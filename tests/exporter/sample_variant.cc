@@ -402,4 +402,47 @@ BundleFiles GuardBundle() {
   return files.ok() ? *std::move(files) : BundleFiles();
 }
 
+BundleFiles GuardGpuBundle(const std::vector<std::string>& targets) {
+  FakeBlobs blobs;
+  const TaskFiles files = GuardTask();
+  std::vector<TaskProblem> problems;
+  const auto task = Task::Parse(files, &problems);
+  EXPECT_TRUE(task.ok());
+  const std::vector<VariantProvenance> variants = {
+      Parsed(MakeProvenance(blobs, {.id = "narrow",
+                                    .task = files,
+                                    .values = {{"BLOCK", 64}},
+                                    .requirements = {"cols % 4 == 0"},
+                                    .ratios = {1.5, 1.1, 1.3}}))};
+  BundleExtras extras = SampleExtras(**task);
+  for (const std::string& name : targets) {
+    const Target target = *FindTarget(name);
+    for (const char* kernel : {"narrow", kBaselineId}) {
+      const TunableValues values = {{"BLOCK", std::string(kernel) == "narrow" ? 64 : 32}};
+      std::set<std::string> seen;
+      const std::vector<BoundCase> cases = *OwnCases(**task, name);
+      for (const BoundCase& bound_case : cases) {
+        const auto inputs =
+            *(*task)->BuildInputsFor((*task)->baseline(), values, bound_case, target);
+        if (!seen.insert(inputs.key).second) continue;
+        extras.builds.push_back(
+            {.kernel = kernel,
+             .target = name,
+             .key = inputs.key,
+             .compiler = "none",
+             .machine = "",
+             .entries = inputs.entries,
+             .symbols = {fmt::format(
+                 "sym_{}_{}", kernel,
+                 inputs.entries[0].find("double") == std::string::npos ? "f32" : "f64")},
+             .facts = nlohmann::json::object(),
+             .code_object = fmt::format("pretended object {} {} {}", name, kernel, inputs.key)});
+      }
+    }
+  }
+  auto bundle = BuildBundle(variants, blobs, extras);
+  EXPECT_TRUE(bundle.ok()) << bundle.status();
+  return bundle.ok() ? *std::move(bundle) : BundleFiles();
+}
+
 }  // namespace fettle

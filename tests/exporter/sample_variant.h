@@ -60,5 +60,8 @@ const std::string& SampleKey();
 // for tests of guards; variants "narrow" and "wide" of it.
 TaskFiles GuardTask();
 BundleFiles GuardBundle();
+// Variant "narrow" of it with pretended objects for further targets.
+BundleFiles GuardGpuBundle(const std::vector<std::string>& targets = {"gfx950", "sm_90a",
+                                                                      "compute_80", "compute_90"});
 
 }  // namespace fettle

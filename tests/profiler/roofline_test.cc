@@ -145,5 +145,20 @@ TEST_F(StoredCeilingsTest, MeasuresAnewWhenTheFileIsDamaged) {
   EXPECT_EQ(measured, 2);
 }
 
+TEST_F(StoredCeilingsTest, OnlyGoUp) {
+  ASSERT_TRUE(Get().ok());
+  Ceilings now = kCeilings;
+  now.bytes_per_s *= 2;
+  now.cached_bytes_per_s /= 2;
+  const Ceilings highest = Highest(kCeilings, now);
+  EXPECT_DOUBLE_EQ(highest.bytes_per_s, 2 * kCeilings.bytes_per_s);
+  EXPECT_DOUBLE_EQ(highest.cached_bytes_per_s, kCeilings.cached_bytes_per_s);
+  StoreCeilings(folder, device, highest);
+  const auto again = Get();
+  ASSERT_TRUE(again.ok());
+  EXPECT_DOUBLE_EQ(again->bytes_per_s, 2 * kCeilings.bytes_per_s);
+  EXPECT_EQ(measured, 1);
+}
+
 }  // namespace
 }  // namespace fettle

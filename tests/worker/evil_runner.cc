@@ -100,6 +100,10 @@ std::string Misbehave(const std::string& how) {
   if (how.starts_with("read:")) return TryToRead(how.substr(5));
   if (how == "processes") return std::to_string(CountProcesses());
   if (how == "environment") return environ[0] == nullptr ? "empty" : environ[0];
+  if (how.starts_with("variable:")) {
+    const char* value = std::getenv(how.c_str() + 9);
+    return value == nullptr ? "unset" : value;
+  }
   if (how == "kill_parent") kill(getppid(), SIGKILL);
   return "fine";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/runner_client.h"
 
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -9,6 +10,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "device/gpu_registry.h"
+#include "worker/lane.h"
 #include "worker/runner_protocol.h"
 
 namespace fettle {
@@ -168,6 +171,47 @@ TEST_P(RunnerClientTest, HidesEverythingThatACandidateMayNotKnow) {
   EXPECT_TRUE(client->CheckHealth().ok());
   EXPECT_EQ(Run("fine")->guard_violation, "fine");
   std::remove(database.c_str());
+}
+// Two GPUs' nodes (files here): a runner that was leased one of them opens that one only.
+TEST_P(RunnerClientTest, HidesTheSecondGpu) {
+  if (!GetParam()) GTEST_SKIP() << "without bubblewrap every node of /dev can be tried";
+  const std::string root = fmt::format("{}fettle-two-gpus-{}", ::testing::TempDir(), getpid());
+  const auto write = [&root](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  };
+  for (const char* node : {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"}) write(node, "node");
+  for (const std::string n : {"0", "1"}) {
+    write("/proc/driver/nvidia/gpus/" + n + "/information",
+          "GPU UUID: \t GPU-uuid-" + n + "\nDevice Minor: \t " + n + "\n");
+  }
+  DeviceInfo leased{.id = "cuda:1"}, other{.id = "cuda:0"};
+  leased.uuid = "uuid-1";
+  other.uuid = "uuid-0";
+  const GpuView view = GpuViewOf(leased, root);
+  RunnerClient::Options options = Evil();
+  options.sandbox.device_binds = view.nodes;
+  options.sandbox.environment = view.environment;
+  auto started = RunnerClient::Start(std::move(options), {});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const auto read = [&](const std::string& path) {
+    const auto seen = (*started)->RunCase(Request("read:" + root + path));
+    EXPECT_TRUE(seen.ok()) << seen.status();
+    return seen.ok() ? *seen->guard_violation : "";
+  };
+  EXPECT_EQ(read("/dev/nvidia1"), "readable");
+  EXPECT_EQ(read("/dev/nvidiactl"), "readable");
+  EXPECT_EQ(read("/dev/nvidia0"), "hidden");
+  const auto environment = (*started)->RunCase(Request("variable:CUDA_VISIBLE_DEVICES"));
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->guard_violation, "GPU-uuid-1");
+  // As the worker starts it.
+  const SandboxOptions sandbox =
+      SandboxFor({.runner_path = EvilRunner()}, "cuda:1", {other, leased}, root);
+  EXPECT_EQ(sandbox.device_binds, view.nodes);
+  EXPECT_EQ(sandbox.environment, view.environment);
+  EXPECT_EQ(sandbox.runner_args, (std::vector<std::string>{"--device", "cuda:0"}));
+  std::filesystem::remove_all(root);
 }
 TEST_P(RunnerClientTest, PassesOnADeviceFault) {
   TimeRequest request;

@@ -2,8 +2,10 @@
 #include "worker/unit_runner.h"
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -191,6 +193,195 @@ TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
   ASSERT_TRUE(result->verdict);
   EXPECT_EQ(result->verdict->verdict, Verdict::kIncorrect);
   EXPECT_EQ(result->verdict->reason_code, "check_mode") << result->verdict->message;
+}
+
+// A confirmation that would win goes under the sanitizer; here the cpu stands in for a GPU and a
+// script for the program.
+class SanitizedWinner : public UnitRunnerTest {
+ protected:
+  void SetUp() override {
+    UnitRunnerTest::SetUp();
+    std::filesystem::create_directories(folder_);
+    UnitRunnerOptions options;
+    options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+    options.device_ids = {"cpu"};
+    options.sanitize = [this](const std::vector<Replay>& calls, std::stop_token stop) {
+      for (const Replay& call : calls) {
+        labels_.push_back(call.request.bound_case.label);
+        EXPECT_FALSE(call.code_object.empty());
+      }
+      return SanitizeCalls(
+          calls, "/opt/fettle-runner", "cuda:0",
+          {.program = folder_ + "/compute-sanitizer", .limit = std::chrono::seconds(1)}, stop);
+    };
+    auto created = UnitRunner::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    sanitizing_ = *std::move(created);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The result of confirming a kernel that is far faster than its denominator.
+  UnitResult Confirm(const std::string& script, const std::string& denominator) {
+    const std::string program = folder_ + "/compute-sanitizer";
+    std::ofstream(program) << "#!/bin/sh\ntool=$2\n" << script;
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    WorkUnit unit = Unit(UnitKind::kConfirm, TwiceKernel("y[i] = x[i] + x[i];"));
+    unit.denominator = Under(TwiceKernel(denominator));
+    unit.time_cap_s = 20;
+    for (int attempt = 0;; ++attempt) {
+      labels_.clear();
+      const auto result = sanitizing_->Run(unit, blobs, {}, {});
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) return UnitResult();
+      // This machine may be too busy to measure on for a while.
+      const bool busy = result->verdict && result->verdict->verdict == Verdict::kUnmeasurable;
+      if (!busy || attempt == 4) return *result;
+    }
+  }
+  // It waits long enough for the busiest machine to see the difference.
+  const std::string slow_ =
+      "float s = x[i]; for (int k = 0; k < 40; ++k) { volatile float v = s; s = v; } "
+      "y[i] = s + s;";
+  const std::string folder_ = fmt::format("{}fettle-winner-{}", ::testing::TempDir(), getpid());
+  std::unique_ptr<UnitRunner> sanitizing_;
+  std::vector<std::string> labels_;
+};
+
+TEST_F(SanitizedWinner, PassesWithEveryToolRecorded) {
+  const UnitResult result = Confirm(
+      "[ $tool = synccheck ] && exec sleep 20\n"
+      "[ $tool = racecheck ] && { echo '========= Error: Device not supported'; exit 1; }\n"
+      "echo '========= ERROR SUMMARY: 0 errors'\n",
+      slow_);
+  ASSERT_FALSE(result.verdict) << result.verdict->message;
+  auto said = result.verification->sanitizers;
+  EXPECT_TRUE(result.verification->passed);
+  EXPECT_EQ(said["memcheck"], "passed");
+  EXPECT_EQ(said["initcheck"], "passed");
+  EXPECT_EQ(said["racecheck"], "not_run: Error: Device not supported");
+  EXPECT_THAT(said["synccheck"], HasSubstr("not_run: it ended by the time limit"));
+  // Small checked cases only, the largest first; never a held-out one.
+  EXPECT_THAT(labels_, ::testing::ElementsAre("checked/1", "checked/0"));
+}
+
+TEST_F(SanitizedWinner, IsIncorrectWhereAToolFindsSomething) {
+  const UnitResult result = Confirm(
+      "[ $tool = memcheck ] && printf '%s\\n' "
+      "'========= Invalid __global__ read of size 4 bytes' "
+      "'=========     at twice(const float *, float *, int)+0x90' "
+      "'========= ERROR SUMMARY: 1 error' && exit 0\n"
+      "echo '========= ERROR SUMMARY: 0 errors'\n",
+      slow_);
+  ASSERT_TRUE(result.verdict);
+  EXPECT_EQ(result.verdict->verdict, Verdict::kIncorrect);
+  EXPECT_EQ(result.verdict->reason_code, "sanitizer");
+  EXPECT_THAT(result.verdict->message,
+              HasSubstr("Invalid __global__ read of size 4 bytes, at twice"));
+  EXPECT_FALSE(result.verification->passed);
+  EXPECT_THAT(result.verification->sanitizers.at("memcheck"), HasSubstr("failed: Invalid"));
+}
+
+TEST_F(SanitizedWinner, AnAbsentProgramIsNoPass) {
+  std::filesystem::create_directories(folder_);
+  sanitizing_.reset();
+  UnitRunnerOptions options;
+  options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+  options.device_ids = {"cpu"};
+  options.sanitize = [](const std::vector<Replay>& calls, std::stop_token stop) {
+    return SanitizeCalls(calls, "/opt/fettle-runner", "cuda:0",
+                         {.program = "/nonexistent/compute-sanitizer"}, stop);
+  };
+  auto created = UnitRunner::Create(options);
+  ASSERT_TRUE(created.ok()) << created.status();
+  sanitizing_ = *std::move(created);
+  const UnitResult result = Confirm("", slow_);
+  ASSERT_FALSE(result.verdict) << result.verdict->message;
+  ASSERT_EQ(result.verification->sanitizers.size(), 4u);
+  for (const auto& [tool, said] : result.verification->sanitizers) {
+    EXPECT_THAT(said, ::testing::StartsWith("not_run: ")) << tool;
+  }
+}
+
+TEST_F(SanitizedWinner, OthersAreLeftAlone) {
+  const UnitResult result = Confirm("exit 3\n", "y[i] = x[i] + x[i];");
+  ASSERT_TRUE(result.verification);
+  EXPECT_TRUE(labels_.empty());
+  if (result.verdict) return;  // Too busy a machine to measure on.
+  EXPECT_EQ(result.verification->sanitizers.at("memcheck"),
+            "not_run: only would-be winners go under it");
+}
+
+// Ceilings that were taken while something else used the machine are too low, and an honest kernel
+// is faster than they allow.
+class LowCeilings : public UnitRunnerTest {
+ protected:
+  void SetUp() override {
+    UnitRunnerTest::SetUp();
+    Reopen();
+    const auto measured = own_->CeilingsOf("cpu", {});
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    reached_ = (*measured)["bytes_per_s"];
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Reopen() {
+    UnitRunnerOptions options;
+    options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+    options.device_ids = {"cpu"};
+    options.cache_dir = folder_;
+    auto created = UnitRunner::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    own_ = *std::move(created);
+  }
+  // What is kept, divided by `by`.
+  void Lower(double by) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (!entry.path().filename().string().starts_with("ceilings-")) continue;
+      nlohmann::json kept = nlohmann::json::parse(std::ifstream(entry.path()));
+      for (const char* rate : {"bytes_per_s", "cached_bytes_per_s"}) {
+        kept["ceilings"][rate] = kept["ceilings"][rate].get<double>() / by;
+      }
+      std::ofstream(entry.path()) << kept.dump();
+    }
+    Reopen();
+  }
+  const std::string folder_ = fmt::format("{}fettle-ceilings-{}", ::testing::TempDir(), getpid());
+  std::unique_ptr<UnitRunner> own_;
+  double reached_ = 0;
+};
+
+TEST_F(LowCeilings, AreMeasuredAgainInsteadOfRefusingAnHonestKernel) {
+  Lower(1e5);
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;
+  const auto result = own_->Run(unit, blobs, {}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  if (result->verdict) {
+    EXPECT_NE(result->verdict->reason_code, "below_floor") << result->verdict->message;
+  }
+  // They are kept, for the next unit and the next process.
+  Reopen();
+  const auto kept = own_->CeilingsOf("cpu", {});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_GT((*kept)["bytes_per_s"].get<double>(), reached_ / 100);
+}
+
+TEST_F(LowCeilings, AFloorThatTheBaselineBeatsIsNone) {
+  std::string yaml = kTwiceTask;
+  const std::string work = "bytes: \"8*n\"";
+  ASSERT_NE(yaml.find(work), std::string::npos);
+  yaml.replace(yaml.find(work), work.size(), "bytes: \"80000*n\"");
+  UseTask(yaml);
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;
+  const auto result = own_->Run(unit, blobs, {}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  if (result->verdict) {  // Too busy a machine to measure on.
+    EXPECT_NE(result->verdict->reason_code, "below_floor") << result->verdict->message;
+    return;
+  }
+  ASSERT_TRUE(result->measurement);
+  EXPECT_EQ(result->measurement->cases[0].floor_ns, 0);
+  EXPECT_THAT(result->verification->warnings, Contains(HasSubstr("no floor")));
 }
 
 TEST_F(UnitRunnerTest, InlineAssemblyIsTheContractsChoice) {

@@ -380,6 +380,8 @@ FETTLE_FN float erff(float x) {
   return copysignf(a < 0.4f ? small : 1.f - tail, x);
 }
 FETTLE_FN float erf(float x) { return erff(x); }
+FETTLE_FN float nanf(const char*) { return __builtin_nanf(""); }
+FETTLE_FN double nan(const char*) { return __builtin_nan(""); }
 FETTLE_FN bool isnan(float x) { return __builtin_isnan(x); }
 FETTLE_FN bool isinf(float x) { return __builtin_isinf(x); }
 FETTLE_FN bool isfinite(float x) { return __builtin_isfinite(x); }

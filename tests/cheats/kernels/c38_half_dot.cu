@@ -1,4 +1,5 @@
 // Accumulates in half precision.
+#include <cuda_fp16.h>
 __global__ void gemv(const float* w, const float* x, float* y, int m, int k) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= m) return;

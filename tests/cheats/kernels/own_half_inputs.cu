@@ -1,4 +1,5 @@
 // Rounds every input to half and accumulates in float.
+#include <cuda_fp16.h>
 __global__ void gemv(const float* w, const float* x, float* y, int m, int k) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= m) return;

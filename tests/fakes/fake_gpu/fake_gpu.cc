@@ -31,6 +31,7 @@ struct Launch {
 
 std::mutex mutex;
 std::vector<Launch> launches;      // Guarded by mutex.
+std::string loaded;                // Guarded by mutex; the latest image.
 std::vector<Function*> functions;  // Guarded by mutex; never freed.
 std::atomic<int> modules_loaded{0}, modules_unloaded{0}, opt_ins{0}, fills{0};
 thread_local int current_device = 0;
@@ -40,9 +41,12 @@ bool Fails(const char* what) {
   return named != nullptr && std::strcmp(named, what) == 0;
 }
 
-int Load(void** module) {
+// `image` is text in tests.
+int Load(void** module, const void* image) {
   if (Fails("load")) return 209;
   *module = new Module;
+  const std::lock_guard<std::mutex> lock(mutex);
+  loaded = std::string(static_cast<const char*>(image)).substr(0, 199);
   modules_loaded.fetch_add(1);
   return 0;
 }
@@ -76,6 +80,14 @@ int fake_gpu_launch_count() {
 }
 int fake_gpu_modules() { return modules_loaded.load() - modules_unloaded.load(); }
 int fake_gpu_opt_ins() { return opt_ins.load(); }
+void fake_gpu_loaded(char* image) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::snprintf(image, 200, "%s", loaded.c_str());
+}
+unsigned long fake_gpu_last_stream() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return launches.empty() ? 0 : reinterpret_cast<unsigned long>(launches.back().stream);
+}
 int fake_gpu_last(char* symbol, unsigned* numbers, std::uint64_t* first) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (launches.empty()) return 0;
@@ -138,7 +150,23 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   }
   return 0;
 }
-int cuModuleLoadData(void** module, const void*) { return Load(module); }
+int cuModuleLoadData(void** module, const void* image) { return Load(module, image); }
+// Libraries, which newer drivers have, load as modules do.
+int cuLibraryLoadData(void** library, const void* image, void*, void*, unsigned, void*, void*,
+                      unsigned) {
+  return Load(library, image);
+}
+int cuLibraryUnload(void*) {
+  modules_unloaded.fetch_add(1);
+  return 0;
+}
+int cuLibraryGetKernel(void** kernel, void* library, const char* symbol) {
+  return Find(kernel, library, symbol);
+}
+int cuKernelGetFunction(void** function, void* kernel) {
+  *function = kernel;
+  return 0;
+}
 int cuModuleUnload(void*) {
   modules_unloaded.fetch_add(1);
   return 0;
@@ -204,7 +232,7 @@ int hipGetDevicePropertiesR0600(void* properties, int) {
               arch == nullptr ? "gfx950:sramecc+:xnack-" : arch);
   return 0;
 }
-int hipModuleLoadData(void** module, const void*) { return Load(module); }
+int hipModuleLoadData(void** module, const void* image) { return Load(module, image); }
 int hipModuleUnload(void*) {
   modules_unloaded.fetch_add(1);
   return 0;

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/status_macros.h"
+#include "exporter/operator_writer.h"
+
+namespace fettle {
+
+std::string OperatorWriter::Selector(const BuildSelector& selector) const {
+  std::string test;
+  for (const auto& [family, dtype] : selector.types) {
+    test += fmt::format("{}c.types.{} == {}", test.empty() ? "" : " && ", family, CppDType(dtype));
+  }
+  for (const auto& [name, value] : selector.special) {
+    test += fmt::format("{}c.d_{}.value == INT64_C({})", test.empty() ? "" : " && ", name, value);
+  }
+  return test.empty() ? "true" : test;
+}
+
+// Target values other than the number of multiprocessors are those that the kernel was built for.
+std::string OperatorWriter::TargetOf(const BundleKernel& kernel) const {
+  if (kernel.variant != nullptr) return kernel.variant->provenance->target;
+  return bundle_.targets.empty() ? "cpu" : bundle_.targets.front();
+}
+
+absl::Status OperatorWriter::Guard(std::size_t k) {
+  const BundleKernel& kernel = bundle_.kernels[k];
+  Line("// Whether {} was tested for the call.", kernel.id);
+  Line(
+      "inline bool guard_{}(const Call& c) {{\n  (void)c;\n  const ::fettle_expr::Checked "
+      "multiprocessors = "
+      "::fettle_expr::Num(::fettle::Limits().multiprocessors);\n  (void)multiprocessors;",
+      k);
+  if (kernel.variant != nullptr) {
+    Line("  bool tested = false;");
+    for (const Envelope& envelope : kernel.envelopes) {
+      std::string test = Selector(envelope.selector);
+      for (const auto& [name, range] : envelope.dims) {
+        test +=
+            fmt::format(" &&\n      c.d_{0}.value >= INT64_C({1}) && c.d_{0}.value <= INT64_C({2})",
+                        name, range.min, range.max);
+        if (range.multiple_of > 1)
+          test += fmt::format(" && c.d_{}.value % {} == 0", name, range.multiple_of);
+      }
+      for (const auto& [name, range] : envelope.scalars) {
+        const std::string field = CppIdentifier(name);
+        const bool real = IsFloat(model_.FindArg(name)->type.dtype);
+        if (real) {
+          test += fmt::format(" &&\n      c.args.{0} >= {1:.17g} && c.args.{0} <= {2:.17g}", field,
+                              range.first, range.second);
+        } else {
+          test += fmt::format(" &&\n      c.args.{0} >= INT64_C({1}) && c.args.{0} <= INT64_C({2})",
+                              field, static_cast<std::int64_t>(range.first),
+                              static_cast<std::int64_t>(range.second));
+        }
+      }
+      Line("  tested = tested || ({});", test);
+    }
+    Line("  if (!tested) return false;");
+  }
+  const auto names = NamesFor(&kernel, TargetOf(kernel));
+  for (const auto* list : {&kernel.kernel.guards, &kernel.kernel.constraints}) {
+    for (const Expr& condition : *list) {
+      FETTLE_ASSIGN_OR_RETURN(const std::string text, EmitExpr(condition, names, false));
+      Line("  if (!holds({})) return false;  // {}", text, condition.text());
+    }
+  }
+  Line("  return true;\n}}\n");
+  return absl::OkStatus();
+}
+
+absl::Status OperatorWriter::Kernels() {
+  for (std::size_t k = 0; k < bundle_.kernels.size(); ++k) {
+    const BundleKernel& kernel = bundle_.kernels[k];
+    FETTLE_RETURN_IF_ERROR(Guard(k));
+    FETTLE_ASSIGN_OR_RETURN(PlanCpp plan,
+                            EmitPlan(model_, kernel.kernel, NamesFor(&kernel, TargetOf(kernel))));
+    std::string values;
+    for (const auto& [name, value] : kernel.values) values += fmt::format(" {}={}", name, value);
+    Line("// Launches of {}{}{}", kernel.id, values.empty() ? "" : ":", values);
+    Line(
+        "inline bool plan_{}(const Call& c, ::fettle::Enqueue& q, ::fettle::Carver& w) {{\n"
+        "  (void)c;\n  (void)w;\n  const ::fettle_expr::Checked multiprocessors = "
+        "q.multiprocessors();\n"
+        "  (void)multiprocessors;\n{}  return true;\n}}",
+        k, plan.plan);
+    Line(
+        "inline void workspace_{}(const Call& c, ::fettle_expr::Checked multiprocessors, "
+        "::fettle::Carver& w) {{\n"
+        "  (void)c;\n  (void)multiprocessors;\n  (void)w;\n{}}}\n",
+        k, plan.workspace);
+    plans_.push_back(std::move(plan));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fettle
