@@ -150,6 +150,7 @@ LogRatioStats PairedStats(const CaseMeasurement& one) {
   if (pairs.empty()) return stats;
   stats.mean = Median(pairs);
   std::vector<double> deviations;
+  deviations.reserve(pairs.size());
   for (const double value : pairs) deviations.push_back(std::abs(value - stats.mean));
   // 1.4826 makes the median deviation a standard deviation, 1.2533 the median's standard error.
   stats.standard_error = 1.4826 * 1.2533 * Median(std::move(deviations)) /

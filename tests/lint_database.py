@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes compile commands for clang-tidy: those of a build folder with a copy of the precompiled header, since
-clang cannot read what g++ precompiled, and without -Werror, since clang's own warnings are not what is asked for.
+clang cannot read what g++ precompiled, with clang's own standard library, and without -Werror, since clang's own
+warnings are not what is asked for.
 
     lint_database.py BUILD OUT     writes OUT/compile_commands.json
 """
@@ -25,7 +26,8 @@ def main():
     commands = json.loads((build / "compile_commands.json").read_text())
     for entry in commands:
         command = re.sub(r" -Winvalid-pch| -Werror\b", "", entry["command"])
-        entry["command"] = re.sub(r"-include (\S*cmake_pch\S*)", copied, command)
+        command = re.sub(r"-include (\S*cmake_pch\S*)", copied, command)
+        entry["command"] = command.replace(" -std=", " -stdlib=libc++ -fexperimental-library -std=", 1)
     (out / "compile_commands.json").write_text(json.dumps(commands, indent=1))
 
 

@@ -117,9 +117,18 @@ TEST_F(SanitizerOnGpu, RacecheckFindsASharedWord) {
                                  "y[i] = 2 * x[i] + 0 * all[(threadIdx.x + 64) % 256];"));
 }
 
-TEST_F(SanitizerOnGpu, SynccheckFindsABarrierThatHalfOfAWarpTakes) {
-  Finds("synccheck",
-        TwiceKernel("if (threadIdx.x % 32 < 16) __syncwarp(0xffffffffu); y[i] = 2 * x[i];"));
+// On an H200 (CUDA 13.0) synccheck says nothing of a barrier that half of a warp takes, so only
+// that it runs to its end is asked here; what is read from a report that it does write,
+// sanitizer_test asks.
+TEST_F(SanitizerOnGpu, SynccheckComesToItsEnd) {
+  const auto outcomes =
+      Outcomes(TwiceKernel("if (threadIdx.x % 32 < 16) __syncwarp(0xffffffffu); y[i] = 2 * x[i];"));
+  ASSERT_TRUE(outcomes.contains("synccheck"));
+  if (outcomes.at("synccheck") == Outcome::kNotRun &&
+      std::getenv("FETTLE_REQUIRE_GPU") == nullptr) {
+    GTEST_SKIP() << "synccheck did not run here";
+  }
+  EXPECT_NE(outcomes.at("synccheck"), Outcome::kNotRun);
 }
 
 }  // namespace
