@@ -110,6 +110,7 @@ bool CpuBlockRunner::RunBlock(std::uint64_t block_number) {
   }
   alive_ = threads_;
   at_barrier_ = 0;
+  std::fill_n(passed_line_.begin(), threads_, 0);
   current_ = launch.schedule == CpuSchedule::kReverse ? threads_ - 1 : 0;
   in_fiber_ = true;
   fettle_switch_stack(&main_stack_, *stacks_.pointer(current_));
@@ -315,6 +316,20 @@ void CpuBlockRunner::CheckBarrier() {
          .line = line},
         fmt::format("{}", line));
   }
+  // A thread that took this very barrier before has gone round it since.
+  int left = 0;
+  for (int i = 0; i < threads_ && line > 0; ++i) {
+    left += Bit(done_, i) && passed_line_[static_cast<std::size_t>(i)] == line ? 1 : 0;
+  }
+  if (left > 0) {
+    launch_->findings->Add(
+        {.kind = "barrier.divergent",
+         .message = fmt::format("{} threads of block {} took this barrier before and have ended "
+                                "without it, while others take it again: {}",
+                                left, block, WhereAllWait()),
+         .line = line},
+        fmt::format("left {}", line));
+  }
   if (at_barrier_ < threads_) {
     launch_->findings->Add(
         {.kind = "barrier.exited",
@@ -339,6 +354,10 @@ void CpuBlockRunner::ReleaseBarrier() {
                    : vote_ == FETTLE_VOTE_AND ? static_cast<int>(count == at_barrier_)
                                               : static_cast<int>(count > 0);
     vote_ = -1;
+  }
+  for (int i = 0; i < threads_ && launch_->checker != nullptr; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    if (Bit(barrier_wait_, i)) passed_line_[n] = line_[n];
   }
   for (std::size_t w = 0; w < ready_.size(); ++w) {
     ready_[w] |= barrier_wait_[w];

@@ -154,6 +154,7 @@ class CpuBlockRunner {
   PerThread<std::uint8_t> reduction_{};
   PerThread<std::uint64_t> value_{}, mask_{}, result_{}, active_{};
   PerThread<int> source_{}, line_{}, predicate_{};
+  PerThread<int> passed_line_{};  // Of the last barrier it passed in this block; 0: none.
   PerThread<const char*> what_{};
 };
 
