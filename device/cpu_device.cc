@@ -87,16 +87,6 @@ struct CpuEvent final : DeviceEvent {
   Steady::time_point when;
 };
 
-struct CpuGraph final : DeviceGraph {
-  struct Node {
-    CpuModule* module;
-    std::string symbol;
-    LaunchConfig config;
-    std::vector<KernelArgument> arguments;
-  };
-  std::vector<Node> nodes;
-};
-
 class CpuDeviceImpl final : public CpuDevice {
  public:
   CpuDeviceImpl(const CpuDeviceOptions& options, int threads)
@@ -183,11 +173,6 @@ class CpuDeviceImpl final : public CpuDevice {
     }
     FETTLE_RETURN_IF_ERROR(CheckArguments(*entry, config, arguments));
     FETTLE_RETURN_IF_ERROR(CheckLaunch(config, info_.target, loaded.static_shared_bytes(*entry)));
-    if (capture_ != nullptr) {
-      capture_->nodes.push_back(
-          {&loaded, std::string(symbol), config, {arguments.begin(), arguments.end()}});
-      return absl::OkStatus();
-    }
     std::vector<void*> pointers;
     pointers.reserve(arguments.size() + 1);
     for (const KernelArgument& argument : arguments) {
@@ -209,20 +194,16 @@ class CpuDeviceImpl final : public CpuDevice {
         .count();
   }
 
+  // A call costs next to nothing here, and a recording would have to hold fills, copies and what
+  // brings a module's variables back as well as launches.
   absl::Status BeginCapture() override {
-    if (capture_ != nullptr) return absl::FailedPreconditionError("a capture is already running");
-    capture_ = std::make_unique<CpuGraph>();
-    return absl::OkStatus();
+    return absl::UnimplementedError("the cpu has no graphs: make the calls one by one");
   }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() override {
-    if (capture_ == nullptr) return absl::FailedPreconditionError("no capture is running");
-    return std::move(capture_);
+    return std::unique_ptr<DeviceGraph>();
   }
-  absl::Status Replay(DeviceGraph& graph) override {
-    for (const CpuGraph::Node& node : static_cast<CpuGraph&>(graph).nodes) {
-      FETTLE_RETURN_IF_ERROR(Launch(*node.module, node.symbol, node.config, node.arguments));
-    }
-    return absl::OkStatus();
+  absl::Status Replay(DeviceGraph&) override {
+    return absl::UnimplementedError("the cpu has no graphs");
   }
   absl::Status Spin(std::chrono::nanoseconds duration) override {
     const Steady::time_point end = Steady::now() + duration;
@@ -330,7 +311,6 @@ class CpuDeviceImpl final : public CpuDevice {
   std::uint64_t seed_ = 0, switches_ = 0;
   CpuFindings findings_;
   absl::Status dead_;  // Once set, every launch returns it.
-  std::unique_ptr<CpuGraph> capture_;
   CpuPool pool_;
 };
 

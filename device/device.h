@@ -211,7 +211,8 @@ class Device {
   // Nanoseconds between two recorded events, both reached.
   virtual absl::StatusOr<double> ElapsedNs(const DeviceEvent& from, const DeviceEvent& to) = 0;
 
-  // Starts capturing launches; EndCapture returns nullptr where graphs are unsupported.
+  // Starts capturing launches, fills and copies, none of which runs before a Replay. kUnimplemented
+  // where the device cannot record all of them; EndCapture may return nullptr then.
   virtual absl::Status BeginCapture() = 0;
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() = 0;
   virtual absl::Status Replay(DeviceGraph& graph) = 0;

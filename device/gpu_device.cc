@@ -299,7 +299,9 @@ absl::StatusOr<double> GpuDevice::ElapsedNs(const DeviceEvent& from, const Devic
 
 absl::Status GpuDevice::BeginCapture() {
   FETTLE_RETURN_IF_ERROR(shared_->broken);
-  if (api_.capture_begin == nullptr || api_.graph_instantiate == nullptr) return absl::OkStatus();
+  if (api_.capture_begin == nullptr || api_.graph_instantiate == nullptr) {
+    return absl::UnimplementedError(fmt::format("{} has no graphs", api_.library()));
+  }
   return Check(api_.capture_begin(stream_, kCaptureRelaxed), "begin a capture");
 }
 

@@ -157,7 +157,9 @@ TEST_P(DeviceContract, MeasuresWhatItDoes) {
 
 TEST_P(DeviceContract, ReplaysWhatItCaptured) {
   auto x = Buffer({1, 2}), y = Buffer({10, 10});
-  ASSERT_TRUE(device_->BeginCapture().ok());
+  const absl::Status begun = device_->BeginCapture();
+  if (absl::IsUnimplemented(begun)) GTEST_SKIP() << begun;
+  ASSERT_TRUE(begun.ok()) << begun;
   ASSERT_TRUE(Add(*y, *x, 2, {.block = {2, 1, 1}}).ok());
   auto graph = device_->EndCapture();
   ASSERT_TRUE(graph.ok()) << graph.status();
