@@ -307,7 +307,6 @@ absl::Status GpuDevice::BeginCapture() {
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> GpuDevice::EndCapture() {
   FETTLE_RETURN_IF_ERROR(shared_->broken);
-  if (api_.capture_begin == nullptr || api_.graph_instantiate == nullptr) return nullptr;
   GpuHandle graph = nullptr, executable = nullptr;
   FETTLE_RETURN_IF_ERROR(Check(api_.capture_end(stream_, &graph), "end a capture"));
   const absl::Status made =

@@ -98,6 +98,13 @@ bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
 
 bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
 
+// Which of two cases input sets are tried on that had no turn: the larger one, of those that tell.
+// `last` is null at first.
+bool TakesRemainingSets(const BoundCase& one, const BoundCase* last, const VerifyOptions& options) {
+  return TakesSets(one, options) && Tells(one) &&
+         (last == nullptr || ElementsOf(one) > ElementsOf(*last));
+}
+
 // Names inputs among those of one task: the seed is secret and a job's own.
 std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
   return fmt::format("{} {} {:x} {} {} {}", bound_case.label, bound_case.Describe(), spec.seed,
@@ -170,7 +177,8 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
     }
     if (!Tells(one)) continue;
     next_set = turn;
-    if (last == cases.size() || ElementsOf(one) > ElementsOf(cases[last])) last = index;
+    if (TakesRemainingSets(one, last < cases.size() ? &cases[last] : nullptr, options))
+      last = index;
     if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
   }
   for (; last < cases.size() && next_set < kSets.size(); ++next_set) {
@@ -469,13 +477,9 @@ Verifier::Outcome Verifier::RemainingSets(const std::vector<CaseUnderTest>& case
   std::size_t last = cases.size();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const CaseUnderTest& one = cases[i];
-    if (!one.supported || !one.baseline || !TakesSets(one.bound_case, options_) ||
-        !Tells(one.bound_case)) {
-      continue;
-    }
-    if (last == cases.size() || ElementsOf(one.bound_case) > ElementsOf(cases[last].bound_case)) {
-      last = i;
-    }
+    if (!one.supported || !one.baseline) continue;
+    const BoundCase* const before = last < cases.size() ? &cases[last].bound_case : nullptr;
+    if (TakesRemainingSets(one.bound_case, before, options_)) last = i;
   }
   if (last == cases.size()) return std::optional<Failure>();
   *failed_case = last;
