@@ -14,6 +14,7 @@ namespace fettle {
 namespace {
 
 constexpr std::int64_t kSharedWithoutOptIn = 48 * 1024;
+constexpr std::uint64_t kPadding = 64;  // Between variables of one section, at most, in bytes.
 constexpr int kNonPortableCluster = 14;
 constexpr std::int64_t kPortableCluster = 8;
 
@@ -91,41 +92,56 @@ absl::StatusOr<std::unique_ptr<GpuModule>> GpuModule::Load(
 absl::StatusOr<std::int64_t> GpuModule::SaveState() {
   const GpuApi& api = *shared_->api;
   FreeState();
-  std::int64_t bytes = 0;
+  std::vector<SavedSpan> variables;
   for (const std::string& name : writable_globals_) {
-    SavedVariable saved;
-    const int found = api.module_global(&saved.address, &saved.size, handle_, name.c_str());
+    SavedSpan variable;
+    const int found = api.module_global(&variable.address, &variable.size, handle_, name.c_str());
     if (found != kGpuSuccess) {
       return absl::InvalidArgumentError(
           fmt::format("module variable {} keeps state between calls and cannot be reset; use a "
                       "workspace instead, or a variable that is not static",
                       name));
     }
-    if (saved.size == 0) continue;
+    if (variable.size > 0) variables.push_back(variable);
+  }
+  std::sort(variables.begin(), variables.end(),
+            [](const SavedSpan& x, const SavedSpan& y) { return x.address < y.address; });
+  std::int64_t bytes = 0;
+  for (const SavedSpan& variable : variables) {
+    bytes += static_cast<std::int64_t>(variable.size);
+    // Neighbours are brought back by one copy; what lies between is padding of their section.
+    const bool joins = !state_.empty() &&
+                       variable.address <= state_.back().address + state_.back().size + kPadding;
+    if (!joins) {
+      state_.push_back(variable);
+      continue;
+    }
+    SavedSpan& last = state_.back();
+    last.size = std::max(last.address + last.size, variable.address + variable.size) - last.address;
+  }
+  for (SavedSpan& saved : state_) {
     FETTLE_RETURN_IF_ERROR(api.Check(api.memory_alloc(&saved.image, saved.size),
-                                     fmt::format("save module variable {}", name)));
-    state_.push_back(saved);
+                                     fmt::format("save {} bytes of module variables", saved.size)));
     FETTLE_RETURN_IF_ERROR(
         api.Check(api.copy_device(saved.image, saved.address, saved.size, shared_->stream),
-                  fmt::format("save module variable {}", name)));
-    bytes += static_cast<std::int64_t>(saved.size);
+                  "save module variables"));
   }
   return bytes;
 }
 
 absl::Status GpuModule::RestoreState() {
   const GpuApi& api = *shared_->api;
-  for (const SavedVariable& saved : state_) {
+  for (const SavedSpan& saved : state_) {
     FETTLE_RETURN_IF_ERROR(
         api.Check(api.copy_device(saved.address, saved.image, saved.size, shared_->stream),
-                  "reset a module variable"));
+                  "reset module variables"));
   }
   return absl::OkStatus();
 }
 
 void GpuModule::FreeState() {
-  for (const SavedVariable& saved : state_) {
-    if (shared_->broken.ok()) shared_->api->memory_free(saved.image);
+  for (const SavedSpan& saved : state_) {
+    if (saved.image != 0 && shared_->broken.ok()) shared_->api->memory_free(saved.image);
   }
   state_.clear();
 }

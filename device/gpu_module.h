@@ -48,11 +48,11 @@ class GpuModule final : public DeviceModule {
   // AMD: parameter sizes per kernel from the code object's own metadata.
   std::map<std::string, std::vector<std::int64_t>, std::less<>> parameter_bytes_;
   std::vector<std::string> writable_globals_;
-  struct SavedVariable {
-    std::uint64_t address = 0, image = 0;  // In device memory.
+  struct SavedSpan {
+    std::uint64_t address = 0, image = 0;  // In device memory; image 0: none yet.
     std::size_t size = 0;
   };
-  std::vector<SavedVariable> state_;
+  std::vector<SavedSpan> state_;  // By address, disjoint.
 };
 
 // Lets `function` use `bytes` of dynamic shared memory where the vendor wants that announced.

@@ -148,10 +148,10 @@ absl::Status CasePair::MakeSlots(const PairSide& a, const PairSide& b,
 
 absl::Status CasePair::Enqueue(Side side, int slot) {
   Slot& used = slots_[static_cast<std::size_t>(slot)];
-  if (side == Side::kA) return used.a->Enqueue();
-  if (b_keeps_state_ && b_state_dirty_) FETTLE_RETURN_IF_ERROR(b_module_->RestoreState());
-  b_state_dirty_ = true;
-  return used.b->Enqueue();
+  bool& called = called_[side == Side::kA ? 0 : 1];
+  if (b_keeps_state_ && called) FETTLE_RETURN_IF_ERROR(b_module_->RestoreState());
+  called = true;
+  return (side == Side::kA ? used.a : used.b)->Enqueue();
 }
 
 absl::Status CasePair::Reset(Slot& slot) {
@@ -205,10 +205,11 @@ absl::Status CasePair::AfterSample(Side side, int first, int count, bool warmup)
     }
   }
   for (int i = 0; i < used; ++i) FETTLE_RETURN_IF_ERROR(Reset(slot_at(i)));
-  if (b_keeps_state_ && b_state_dirty_) {
+  bool& called = called_[side == Side::kA ? 0 : 1];
+  if (b_keeps_state_ && side == Side::kB && called) {
     FETTLE_RETURN_IF_ERROR(b_module_->RestoreState());
-    b_state_dirty_ = false;
   }
+  called = false;
   return absl::OkStatus();
 }
 

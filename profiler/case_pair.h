@@ -62,7 +62,9 @@ class KeptOutputs {
 // input sets, drawn at random, so that an output that is left over, or remembered by address, shows
 // up as wrong. What side b keeps in variables of its module is brought back before each of its
 // calls to what it was before the first: between samples, and for further calls of one sample
-// within it, at b's expense. So no call can save itself work that another has done. Some samples of
+// within it. So no call can save itself work that another has done. Side a's further calls wait for
+// the same copies, so that both sides carry the same burden and the ratio is only drawn towards
+// one. Some samples of
 // side b are checked: outputs bit-equal to the first of that input set (where the contract is
 // deterministic), inputs unchanged, guards intact.
 class CasePair final : public TimedPair {
@@ -109,8 +111,8 @@ class CasePair final : public TimedPair {
   std::mt19937_64 random_;
   bool resets_ = false;  // A call leaves something behind in its slot that another might use.
   DeviceModule* b_module_ = nullptr;
-  bool b_keeps_state_ = false;  // In variables of its module,
-  bool b_state_dirty_ = false;  // which a call may have changed.
+  bool b_keeps_state_ = false;       // In variables of its module.
+  std::array<bool, 2> called_ = {};  // By side, in this sample.
   bool checks_ = true;
   bool rewrites_ = true;  // Inputs, between samples.
   std::int64_t rotated_bytes_ = 0;

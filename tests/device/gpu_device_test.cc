@@ -301,6 +301,33 @@ TEST_P(GpuDeviceContract, DescribesFunctionsAndGlobals) {
   }
 }
 
+TEST_P(GpuDeviceContract, BringsBackTheVariablesOfAModule) {
+  if (device_->info().target.name != "sm_90a") GTEST_SKIP() << "its code object is for sm_90a";
+  const std::string image =
+      ReadFile(FETTLE_SOURCE_DIR "/tests/data/code_objects/state_kernels.sm_90a.cubin");
+  auto module = device_->Load(image, std::vector<std::string>{"remember"});
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto out = Upload(std::vector<int>(4, -1));
+  const auto call = [&] {
+    EXPECT_TRUE(
+        device_
+            ->Launch(**module, "remember", {}, std::vector<KernelArgument>{Bytes(out->address())})
+            .ok());
+    return Fetch<int>(*device_, *out);
+  };
+  EXPECT_EQ(call(), (std::vector<int>{7, 0, 0, 1}));
+  // What it finds then is what it is brought back to.
+  const auto bytes = (*module)->SaveState();
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_GE(*bytes, 4 + 8 + 20 + 1);
+  EXPECT_EQ(call(), (std::vector<int>{71, 5, 2, 9}));
+  EXPECT_EQ(call(), (std::vector<int>{135, 10, 4, 9}));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE((*module)->RestoreState().ok());
+    EXPECT_EQ(call(), (std::vector<int>{71, 5, 2, 9}));
+  }
+}
+
 TEST_P(GpuDeviceContract, SpinsForTheTimeAskedAndMeasuresIt) {
   ASSERT_TRUE(device_->Spin(milliseconds(1)).ok());
   for (const auto wanted : {milliseconds(2), milliseconds(10)}) {

@@ -42,12 +42,13 @@ std::uint8_t* At(const DeviceBuffer& buffer, std::int64_t offset) {
 
 class HostModule final : public DeviceModule {
  public:
-  explicit HostModule(std::span<std::uint8_t> state) : state_(state) {}
+  HostModule(std::span<std::uint8_t> state, int& restored) : state_(state), restored_(restored) {}
   absl::StatusOr<std::int64_t> SaveState() override {
     saved_.assign(state_.begin(), state_.end());
     return static_cast<std::int64_t>(saved_.size());
   }
   absl::Status RestoreState() override {
+    ++restored_;
     std::copy(saved_.begin(), saved_.end(), state_.begin());
     return absl::OkStatus();
   }
@@ -61,6 +62,7 @@ class HostModule final : public DeviceModule {
 
  private:
   std::span<std::uint8_t> state_;
+  int& restored_;
   std::vector<std::uint8_t> saved_;
 };
 
@@ -159,7 +161,7 @@ absl::StatusOr<std::unique_ptr<DeviceModule>> HostDevice::Load(
       return absl::NotFoundError(fmt::format("no kernel '{}' is registered", symbol));
     }
   }
-  return std::make_unique<HostModule>(state_);
+  return std::make_unique<HostModule>(state_, restored_);
 }
 
 absl::Status HostDevice::Launch(DeviceModule&, std::string_view symbol, const LaunchConfig& config,

@@ -29,6 +29,8 @@ class HostDevice final : public Device {
   // Memory that modules loaded from now on keep their variables in.
   void set_state(std::span<std::uint8_t> state) { state_ = state; }
   int launches() const { return launches_; }
+  // How often modules brought their variables back.
+  int restored() const { return restored_; }
   // Stands in for Draw, which this device has not.
   using Drawer = std::function<absl::Status(DeviceBuffer&, std::int64_t, const DrawnFill&)>;
   void set_draw(Drawer draw) { draw_ = std::move(draw); }
@@ -77,7 +79,7 @@ class HostDevice final : public Device {
   std::vector<CheckFinding> findings_;
   std::span<std::uint8_t> state_;
   Drawer draw_;
-  int launches_ = 0;
+  int launches_ = 0, restored_ = 0;
   int digests_ = 0;
   bool takes_digests_ = false;
 };
