@@ -97,7 +97,7 @@ class Task {
   // their labels.
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed,
                                                    const Target& target) const;
-  // Draws `held_out_count()` new cases (FORMAT.md "Dims, cases, fills") from `seed`, each needing
+  // Draws `held_out_count()` new cases from `seed`, after up to three on the domain's edges, each of
   // at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of ("the
   // cap of ... threads"), or nothing. kInvalidArgument names the condition that failed most.
   using TooLarge = std::function<std::string(const BoundCase&)>;

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws held-out cases from the task's domain.
+// Draws held-out cases from the task's domain. A plain dim's values form a Latin hypercube: each of
+// the N cases has another N-th of the logarithmic range, and the cases take turns among values that
+// are odd, divisible by a small power of two only, or by a larger one. A kernel that is right for
+// small, odd or well aligned sizes only meets a size of another kind in every draw of three.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,39 +23,104 @@ namespace {
 
 constexpr int kMaxDraws = 10000;
 constexpr std::uint64_t kHeldOutSalt = 0x68656c64;
+constexpr int kEdges = 3;
+
+// 0 to count - 1 in random order.
+std::vector<int> Shuffled(std::size_t count, Random& random) {
+  std::vector<int> out(count);
+  std::iota(out.begin(), out.end(), 0);
+  for (std::size_t i = count; i > 1; --i) std::swap(out[i - 1], out[random.Below(i)]);
+  return out;
+}
+
+// Where in a dim's range one case's value is to lie.
+struct Stratum {
+  int part = 0, parts = 1;  // The part-th of `parts` equal parts of the logarithmic range.
+  int alignment = -1;       // Index into kTrailingZeros; negative: any value.
+};
+
+// Trailing zero bits, from and to, in units of the dim's multiple_of.
+constexpr std::array<std::array<int, 2>, 3> kTrailingZeros = {{{0, 0}, {1, 2}, {3, 5}}};
 
 // Log-uniform over [lo, hi], both included.
-std::int64_t LogUniform(std::int64_t lo, std::int64_t hi, Random& random) {
+std::int64_t LogUniform(std::int64_t lo, std::int64_t hi, const Stratum& stratum, Random& random) {
   if (lo >= hi) return lo;
   // Shifted so that the least value has weight: ln(1 + value - lo).
   const double span = std::log1p(static_cast<double>(hi - lo) + 1);
-  const double value = std::expm1(random.Uniform() * span);
+  const double value = std::expm1((stratum.part + random.Uniform()) / stratum.parts * span);
   const auto offset = static_cast<std::int64_t>(std::min(value, static_cast<double>(hi - lo)));
-  return std::clamp(lo + offset, lo, hi);
+  const std::int64_t drawn = std::clamp(lo + offset, lo, hi);
+  if (stratum.alignment < 0) return drawn;
+  const auto& [from, to] = kTrailingZeros[static_cast<std::size_t>(stratum.alignment)];
+  const std::int64_t bit = std::int64_t{1}
+                           << (from + static_cast<int>(
+                                          random.Below(static_cast<std::uint64_t>(to - from) + 1)));
+  // The value next to it with this bit as its lowest; too small a value stays as it is.
+  const std::int64_t aligned = (drawn & -(2 * bit)) + bit;
+  return aligned >= lo && aligned <= hi ? aligned : drawn;
 }
 
 class Drawer {
  public:
-  Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t seed)
-      : model_(model), files_(files), random_(Random::For({seed, kHeldOutSalt})) {}
+  Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t seed);
 
-  // One try: values for every dim, not yet checked. `number` counts the held-out cases, so that
-  // the first ones sit on the domain's edges.
-  absl::StatusOr<CaseDecl> Draw(int number, bool edges);
+  // How many cases come before the others, on edges: the least two values and the largest.
+  int edges() const { return plain_.empty() || model_.held_out == 0 ? 0 : kEdges; }
+  // One try: values for every dim, not yet checked. `number` counts the cases, those on edges
+  // first. Where `strict`, one dim of a case on an edge is on it and others keep to their strata;
+  // constraints may allow that for no value.
+  absl::StatusOr<CaseDecl> Draw(int number, bool strict);
 
  private:
-  std::int64_t DrawPlain(const DimDomain& domain, int edge);
+  std::int64_t DrawPlain(const DimDomain& domain, int edge, const Stratum& stratum);
+  Stratum StratumOf(std::size_t dim, int number);
   absl::StatusOr<CaseValue> DrawList(const DimDecl& dim, const DimDomain& domain,
                                      const ExprScope& scope);
-  absl::StatusOr<CaseValue> DrawDim(const DimDecl& dim, const ExprScope& scope, int edge);
+  absl::StatusOr<CaseValue> DrawDim(const DimDecl& dim, const ExprScope& scope, int edge,
+                                    const Stratum& stratum);
   void DrawScalars(int number, CaseDecl& out);
+  bool IsSpecialized(const DimDecl& dim) const;
 
   const TaskModel& model_;
   const TaskFiles& files_;
   Random random_;
+  std::vector<std::size_t> plain_;  // Dims that have edges: neither lists nor chosen from a list.
+  // By dim, then by case after those on edges: permutations of the parts and of the alignments.
+  std::vector<std::vector<int>> parts_, alignments_;
 };
 
-std::int64_t Drawer::DrawPlain(const DimDomain& domain, int edge) {
+Drawer::Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t seed)
+    : model_(model), files_(files), random_(Random::For({seed, kHeldOutSalt})) {
+  const auto count = static_cast<std::size_t>(model.held_out);
+  for (std::size_t i = 0; i < model.dims.size(); ++i) {
+    const DimDecl& dim = model.dims[i];
+    if (!dim.let && !dim.is_list && dim.in.empty() && !IsSpecialized(dim)) {
+      plain_.push_back(i);
+    }
+    parts_.push_back(Shuffled(count, random_));
+    std::vector<int> alignments = Shuffled(count, random_);
+    const auto turn = static_cast<int>(random_.Below(kTrailingZeros.size()));
+    for (int& alignment : alignments) {
+      alignment = (alignment + turn) % static_cast<int>(kTrailingZeros.size());
+    }
+    alignments_.push_back(std::move(alignments));
+  }
+}
+
+bool Drawer::IsSpecialized(const DimDecl& dim) const {
+  const auto& specialized = model_.specialize;
+  return std::find(specialized.begin(), specialized.end(), dim.name) != specialized.end();
+}
+
+Stratum Drawer::StratumOf(std::size_t dim, int number) {
+  if (number < edges()) return {};
+  const auto at = static_cast<std::size_t>(number - edges());
+  return {.part = parts_[dim][at],
+          .parts = static_cast<int>(parts_[dim].size()),
+          .alignment = alignments_[dim][at]};
+}
+
+std::int64_t Drawer::DrawPlain(const DimDomain& domain, int edge, const Stratum& stratum) {
   if (domain.other && random_.Below(2) == 0) return *domain.other;
   if (!domain.in.empty()) return domain.in[random_.Below(domain.in.size())];
   const std::int64_t m = domain.multiple_of;
@@ -64,7 +136,7 @@ std::int64_t Drawer::DrawPlain(const DimDomain& domain, int edge) {
     case 2:
       return hi * m;
     default:
-      return LogUniform(lo, hi, random_) * m;
+      return LogUniform(lo, hi, stratum, random_) * m;
   }
 }
 
@@ -83,7 +155,7 @@ absl::StatusOr<CaseValue> Drawer::DrawList(const DimDecl& dim, const DimDomain& 
   }
   // A list's scale varies from draw to draw: its entries are uniform up to a log-uniform bound.
   DimDomain scaled = domain;
-  if (pool.empty()) scaled.max = LogUniform(domain.min, domain.max, random_);
+  if (pool.empty()) scaled.max = LogUniform(domain.min, domain.max, {}, random_);
   for (std::int64_t i = 0; i < length; ++i) {
     if (!pool.empty()) {
       out.list.push_back(pool[random_.Below(pool.size())]);
@@ -97,12 +169,12 @@ absl::StatusOr<CaseValue> Drawer::DrawList(const DimDecl& dim, const DimDomain& 
   return out;
 }
 
-absl::StatusOr<CaseValue> Drawer::DrawDim(const DimDecl& dim, const ExprScope& scope, int edge) {
+absl::StatusOr<CaseValue> Drawer::DrawDim(const DimDecl& dim, const ExprScope& scope, int edge,
+                                          const Stratum& stratum) {
   FETTLE_ASSIGN_OR_RETURN(const DimDomain domain, DomainOf(dim, scope));
   if (dim.is_list) return DrawList(dim, domain, scope);
   CaseValue out;
-  const auto& specialized = model_.specialize;
-  if (std::find(specialized.begin(), specialized.end(), dim.name) != specialized.end()) {
+  if (IsSpecialized(dim)) {
     // Only values that the cases have, since each is a build of its own.
     std::vector<std::int64_t> values;
     for (const auto* cases : {&model_.timed, &model_.checked}) {
@@ -111,7 +183,7 @@ absl::StatusOr<CaseValue> Drawer::DrawDim(const DimDecl& dim, const ExprScope& s
     out.number = values[random_.Below(values.size())];
     return out;
   }
-  out.number = DrawPlain(domain, edge);
+  out.number = DrawPlain(domain, edge, stratum);
   return out;
 }
 
@@ -124,7 +196,7 @@ void Drawer::DrawScalars(int number, CaseDecl& out) {
   }
 }
 
-absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool edges) {
+absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool strict) {
   CaseDecl out;
   ExprScope scope;
   for (const TypeFamily& family : model_.types) {
@@ -132,8 +204,9 @@ absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool edges) {
     out.types[family.name] = dtype;
     scope.Set(fmt::format("sizeof({})", family.name), SizeOf(dtype));
   }
-  // One dim of each of the first cases sits on an edge for sure, others now and then.
-  const std::size_t chosen = random_.Below(std::max<std::size_t>(1, model_.dims.size()));
+  // One dim of each of the first cases sits on an edge, any dim now and then.
+  const bool on_edge = number < edges();
+  const std::size_t chosen = on_edge ? plain_[random_.Below(plain_.size())] : 0;
   for (std::size_t i = 0; i < model_.dims.size(); ++i) {
     const DimDecl& dim = model_.dims[i];
     if (dim.let && !dim.is_list) {
@@ -153,9 +226,9 @@ absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool edges) {
       scope.Set(dim.name, std::move(values));
       continue;
     }
-    int edge = random_.Below(6) == 0 ? static_cast<int>(random_.Below(3)) : -1;
-    if (edges && i == chosen) edge = number % 3;
-    auto value = DrawDim(dim, scope, edge);
+    int edge = random_.Below(6) == 0 ? static_cast<int>(random_.Below(kEdges)) : -1;
+    if (strict) edge = on_edge && i == chosen ? number : on_edge ? edge : -1;
+    auto value = DrawDim(dim, scope, edge, strict ? StratumOf(i, number) : Stratum());
     if (!value.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("dims.{}: {}", dim.name, std::string(value.status().message())));
@@ -189,8 +262,9 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
   std::vector<BoundCase> out;
   Drawer drawer(m, files(), seed);
   std::map<std::string, int> causes;
-  int draws = 0;
-  while (static_cast<int>(out.size()) < m.held_out) {
+  int draws = 0, tries = 0;  // In all, of this case.
+  const int wanted = m.held_out + drawer.edges();
+  while (static_cast<int>(out.size()) < wanted) {
     if (draws >= kMaxDraws) {
       const auto worst =
           std::max_element(causes.begin(), causes.end(),
@@ -198,11 +272,11 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
       return absl::InvalidArgumentError(fmt::format(
           "draw held-out sizes: {} draws gave only {} of {} cases; {} of them failed on {}; narrow "
           "the dims' domains or add 'multiple_of'",
-          draws, out.size(), m.held_out, worst->second, worst->first));
+          draws, out.size(), wanted, worst->second, worst->first));
     }
     const int number = static_cast<int>(out.size());
-    // Half of the draws insist on an edge; where none fits, the others still find a case.
-    const absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*edges=*/draws % 2 == 0);
+    // Every other try is strict; where none fits, the others still find a case.
+    const absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/tries++ % 2 == 0);
     ++draws;
     if (!drawn.ok()) {
       ++causes[CauseOf(drawn.status())];
@@ -224,6 +298,7 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
       continue;
     }
     out.push_back(*std::move(bound));
+    tries = 0;
   }
   return out;
 }

@@ -257,7 +257,7 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 24);
     ASSERT_TRUE(cases.ok()) << cases.status();
-    ASSERT_EQ(cases->size(), 6u);
+    ASSERT_EQ(cases->size(), 9u);  // Three of them on edges.
     for (const BoundCase& entry : *cases) {
       std::map<std::string, std::vector<std::int64_t>> dims;
       for (const BoundDim& dim : entry.dims) dims[dim.name] = dim.values;
@@ -277,6 +277,38 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
   EXPECT_TRUE(heads.contains(1) && heads.contains(2) && heads.contains(64));  // The edges.
   EXPECT_GT(heads.size(), 20u);
   EXPECT_TRUE(other);
+}
+
+// A kernel that is right for small, odd or well aligned sizes only is found by every draw.
+TEST(HeldOut, EveryDrawHasSizesOfAllKinds) {
+  TaskFiles files = LayernormFiles();
+  std::string& text = files["task.yaml"];
+  const std::string free = "rows*cols <= 2^62";
+  text.replace(text.find("rows*cols <= 2^31"), free.size(), free);
+  const auto task = ParseOk(files);
+  ASSERT_NE(task, nullptr);
+  ASSERT_EQ(task->held_out_count(), 3);
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 62);
+    ASSERT_TRUE(cases.ok()) << cases.status();
+    ASSERT_EQ(cases->size(), 6u);
+    for (std::size_t dim = 0; dim < 2; ++dim) {
+      int odd = 0, even = 0, large = 0, small = 0;
+      std::vector<std::int64_t> values;
+      for (const BoundCase& entry : *cases) {
+        const std::int64_t value = entry.dims[dim].values[0];
+        values.push_back(value);
+        odd += value % 2 == 1;
+        even += value >= 32 && value % 2 == 0 && value % 64 != 0;
+        small += value < 256;
+        large += value > 1024;
+      }
+      EXPECT_GE(odd, 1) << seed << ": " << testing::PrintToString(values);
+      EXPECT_GE(even, 1) << seed << ": " << testing::PrintToString(values);
+      EXPECT_GE(small, 1) << seed << ": " << testing::PrintToString(values);
+      EXPECT_GE(large, 1) << seed << ": " << testing::PrintToString(values);
+    }
+  }
 }
 
 TEST(HeldOut, NamesTheConditionThatFailsMost) {
