@@ -116,6 +116,40 @@ absl::StatusOr<Measurement> MeasureOne(Context& context, LocalLab& lab, WorkUnit
                   result.verdict ? result.verdict->message : "the device gave no measurement"));
 }
 
+// Counts one candidate. An error where it could not be measured; nothing is counted then.
+absl::Status CountOne(Context& context, LocalLab& lab, const Task& task, const std::string& target,
+                      Counted& counted) {
+  FETTLE_ASSIGN_OR_RETURN(WorkUnit unit,
+                          BaselineUnit(UnitKind::kEvaluate, task, target, *lab.blobs));
+  unit.screen = false;
+  unit.time_cap_s = kCapSeconds;
+  FETTLE_ASSIGN_OR_RETURN(const Measurement measured, MeasureOne(context, lab, unit));
+  const Speedup speedup = SummarizeSpeedup(measured);
+  // What a job would confirm, and more: everything that looks faster at all.
+  if (speedup.low > 1) {
+    FETTLE_ASSIGN_OR_RETURN(unit, BaselineUnit(UnitKind::kConfirm, task, target, *lab.blobs));
+    unit.time_cap_s = kCapSeconds;
+    FETTLE_ASSIGN_OR_RETURN(const Measurement confirmed, MeasureOne(context, lab, unit));
+    ++counted.confirmations;
+    if (SummarizeSpeedup(confirmed).verdict.verdict == Verdict::kWin) ++counted.false_wins;
+  }
+  ++counted.candidates;
+  counted.ratios.push_back(speedup.ratio);
+  for (const CaseMeasurement& one : measured.cases) counted.spreads.push_back(one.aa_spread);
+  return absl::OkStatus();
+}
+
+absl::Status Keep(const json& figures, const std::filesystem::path& path) {
+  const std::filesystem::path part = path.string() + ".part";
+  std::ofstream out(part);
+  out << figures.dump(1) << "\n";
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(part, path, error);
+  if (!out || error) return absl::UnavailableError(fmt::format("write {}", path.string()));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<json> MeasureAa(Context& context, LocalLab& lab, const AaOptions& options) {
@@ -132,35 +166,22 @@ absl::StatusOr<json> MeasureAa(Context& context, LocalLab& lab, const AaOptions&
   if (device == nullptr) {
     return absl::UnavailableError(fmt::format("no device here runs target {}", target));
   }
-  Counted counted;
+  const std::filesystem::path path = AaFile(options.folder, *device);
+  FETTLE_RETURN_IF_ERROR(MakePrivateFolder(options.folder + "/aa"));
+  // Kept after each candidate, so that a run that ends early has not been for nothing.
+  json kept = KeptAa(path);
   for (std::int64_t i = 0; i < options.candidates; ++i) {
-    if (context.stop.stop_requested()) return absl::CancelledError("the A/A run was cancelled");
+    if (context.stop.stop_requested()) {
+      return absl::CancelledError(fmt::format(
+          "the A/A run was cancelled; {} of {} candidates are kept", i, options.candidates));
+    }
     context.terminal.Status(fmt::format("A/A {} of {}", i + 1, options.candidates));
-    FETTLE_ASSIGN_OR_RETURN(WorkUnit unit,
-                            BaselineUnit(UnitKind::kEvaluate, **task, target, *lab.blobs));
-    unit.screen = false;
-    unit.time_cap_s = kCapSeconds;
-    FETTLE_ASSIGN_OR_RETURN(const Measurement measured, MeasureOne(context, lab, unit));
-    ++counted.candidates;
-    const Speedup speedup = SummarizeSpeedup(measured);
-    counted.ratios.push_back(speedup.ratio);
-    for (const CaseMeasurement& one : measured.cases) counted.spreads.push_back(one.aa_spread);
-    // What a job would confirm, and more: everything that looks faster at all.
-    if (speedup.low <= 1) continue;
-    ++counted.confirmations;
-    FETTLE_ASSIGN_OR_RETURN(unit, BaselineUnit(UnitKind::kConfirm, **task, target, *lab.blobs));
-    unit.time_cap_s = kCapSeconds;
-    FETTLE_ASSIGN_OR_RETURN(const Measurement confirmed, MeasureOne(context, lab, unit));
-    if (SummarizeSpeedup(confirmed).verdict.verdict == Verdict::kWin) ++counted.false_wins;
+    Counted counted;
+    FETTLE_RETURN_IF_ERROR(CountOne(context, lab, **task, target, counted));
+    kept = Add(kept, *device, counted);
+    FETTLE_RETURN_IF_ERROR(Keep(kept, path));
   }
   context.terminal.Status("");
-  const std::filesystem::path path = AaFile(options.folder, *device);
-  const json kept = Add(KeptAa(path), *device, counted);
-  FETTLE_RETURN_IF_ERROR(MakePrivateFolder(options.folder + "/aa"));
-  std::ofstream out(path);
-  out << kept.dump(1) << "\n";
-  out.close();
-  if (!out) return absl::UnavailableError(fmt::format("write {}", path.string()));
   return kept;
 }
 

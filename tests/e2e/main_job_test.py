@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -136,6 +137,25 @@ class MainJob(unittest.TestCase):
         self.assertEqual(children(pid), [])
         watch.kill()
         watch.wait()
+
+    def test_an_a_a_run_keeps_what_it_counted_when_it_is_killed(self):
+        def counted():
+            devices = self.fettle.json("doctor")["devices"]
+            found = re.search(r"among (\d+) candidates", devices[0].get("aa", ""))
+            return int(found[1]) if found else 0
+
+        run = subprocess.Popen(
+            [BIN / "fettle", "doctor", "--aa", "--target", "cpu", "--candidates", "500"],
+            env=self.fettle.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True)
+        before = 0
+        try:
+            before = counted()
+            self.fettle.until(lambda: counted() >= before + 2, 120, "two candidates")
+        finally:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        self.assertGreaterEqual(counted(), before + 2)
 
     def test_two_servers_on_one_data_folder(self):
         self.fettle.start()
