@@ -7,14 +7,13 @@
 // Prints a line every twentieth of the way and ends with 1 when something grew.
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -202,13 +201,15 @@ class Load {
 
 int Main(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--device") options.device = argv[i + 1];
-    if (flag == "--evaluations") options.evaluations = std::max(1, std::atoi(argv[i + 1]));
-    if (flag == "--measure-every") options.measure_every = std::max(1, std::atoi(argv[i + 1]));
-  }
+  CLI::App app("Evaluations on one device, and what they leave behind");
+  app.add_option("--device", options.device, "cpu, cuda:N or hip:N");
+  app.add_option("--evaluations", options.evaluations, "how many")->check(CLI::PositiveNumber);
+  app.add_option("--measure-every", options.measure_every, "the others are only verified")
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
   UnitRunnerOptions runner;
+  // Every evaluation has a seed of its own, so that a larger cache would fill up to the end.
+  runner.reference_memory_bytes = std::int64_t{64} << 20;
   runner.device_ids = {options.device};
   const auto created = UnitRunner::Create(std::move(runner));
   if (!created.ok()) {

@@ -119,14 +119,25 @@ absl::StatusOr<std::int64_t> GpuModule::SaveState() {
     SavedSpan& last = state_.back();
     last.size = std::max(last.address + last.size, variable.address + variable.size) - last.address;
   }
+  // Where the driver keeps neighbours in different allocations, each is copied by itself.
+  if (!CopyState().ok()) {
+    FreeState();
+    state_ = std::move(variables);
+    FETTLE_RETURN_IF_ERROR(CopyState());
+  }
+  return bytes;
+}
+
+absl::Status GpuModule::CopyState() {
+  const GpuApi& api = *shared_->api;
   for (SavedSpan& saved : state_) {
     FETTLE_RETURN_IF_ERROR(api.Check(api.memory_alloc(&saved.image, saved.size),
                                      fmt::format("save {} bytes of module variables", saved.size)));
     FETTLE_RETURN_IF_ERROR(
         api.Check(api.copy_device(saved.image, saved.address, saved.size, shared_->stream),
-                  "save module variables"));
+                  fmt::format("save module variables of {} bytes", saved.size)));
   }
-  return bytes;
+  return absl::OkStatus();
 }
 
 absl::Status GpuModule::RestoreState() {

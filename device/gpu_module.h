@@ -41,6 +41,7 @@ class GpuModule final : public DeviceModule {
  private:
   explicit GpuModule(std::shared_ptr<GpuDevice::Shared> shared) : shared_(std::move(shared)) {}
   void FreeState();
+  absl::Status CopyState();  // What state_ says, to images of their own.
 
   std::shared_ptr<GpuDevice::Shared> shared_;
   GpuHandle handle_ = nullptr;

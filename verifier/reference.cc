@@ -104,7 +104,9 @@ std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max
 }
 
 Reference::Reference(ReferenceSource source, ReferenceOptions options)
-    : source_(std::move(source)), options_(std::move(options)) {
+    : source_(std::move(source)),
+      options_(std::move(options)),
+      store_(options_.cache_dir, options_.disk_cache_bytes) {
   if (options_.memory_cache_bytes == 0) {
     const std::int64_t memory =
         std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
@@ -257,14 +259,13 @@ absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundC
 absl::StatusOr<std::shared_ptr<const Expected>> Reference::Compute(const std::string& key,
                                                                    const BoundCase& bound_case,
                                                                    const InputSpec& spec) {
-  const ReferenceStore store(options_.cache_dir, options_.disk_cache_bytes);
-  if (auto stored = store.Get(key)) return std::make_shared<const Expected>(*std::move(stored));
+  if (auto stored = store_.Get(key)) return std::make_shared<const Expected>(*std::move(stored));
   absl::StatusOr<Expected> expected =
       source_.kind == "npy" ? EvaluateStored(bound_case) : EvaluateCxx(key, bound_case, spec);
   if (!expected.ok()) return expected.status();
   auto shared = std::make_shared<const Expected>(*std::move(expected));
   // Large results cost more to store and check than to compute again.
-  if (shared->bytes() <= kMostStoredBytes) store.Put(key, *shared);
+  if (shared->bytes() <= kMostStoredBytes) store_.Put(key, *shared);
   return shared;
 }
 

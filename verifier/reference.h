@@ -22,6 +22,7 @@
 #include "core/task.h"
 #include "verifier/expected.h"
 #include "verifier/inputs.h"
+#include "verifier/reference_store.h"
 
 namespace fettle {
 
@@ -138,6 +139,7 @@ class Reference {
 
   ReferenceSource source_;
   ReferenceOptions options_;
+  ReferenceStore store_;
   std::vector<std::string> libraries_;  // Shared objects: the reference, then the checkers.
 
   std::mutex mutex_;

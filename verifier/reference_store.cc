@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kTrimEvery = 16;  // In parts of the limit.
 constexpr std::string_view kMagic = "fettle-expected-1\n";
 
 // Length-prefixed values, little-endian as in memory.
@@ -152,7 +153,7 @@ std::optional<Expected> ReferenceStore::Get(const std::string& key) const {
   return Unpack(body);
 }
 
-void ReferenceStore::Put(const std::string& key, const Expected& expected) const {
+void ReferenceStore::Put(const std::string& key, const Expected& expected) {
   if (folder_.empty() || expected.bytes() > limit_bytes_ / 4) return;
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -168,7 +169,10 @@ void ReferenceStore::Put(const std::string& key, const Expected& expected) const
     }
   }
   fs::rename(partial, fs::path(folder_) / key, error);
-  Trim(folder_, limit_bytes_);
+  // Looking through thousands of files takes longer than most results do.
+  if (until_trim_.fetch_sub(static_cast<std::int64_t>(body.size())) > 0) return;
+  until_trim_ = limit_bytes_ / kTrimEvery;
+  Trim(folder_, limit_bytes_ - limit_bytes_ / kTrimEvery);
 }
 
 }  // namespace fettle

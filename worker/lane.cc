@@ -154,6 +154,7 @@ absl::StatusOr<std::shared_ptr<Lane::TaskState>> Lane::StateFor(const Task& task
   ReferenceOptions options;
   options.start = ReferenceStarter(options_);
   options.cache_dir = options_.cache_dir;
+  options.memory_cache_bytes = options_.reference_memory_bytes;
   // On the cpu a second one would take cores from what is timed.
   if (!on_cpu()) options.processes = kReferenceProcesses;
   auto state = std::make_shared<TaskState>();

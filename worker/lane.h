@@ -33,6 +33,7 @@ struct LaneOptions {
   std::int64_t memory_bytes = std::int64_t{4} << 30;  // Of one runner on cpu.
   std::vector<DeviceInfo> gpus;                       // Of this machine, as FindGpus found them.
   std::optional<Emulator> emulator;                   // Stands in for the device.
+  std::int64_t reference_memory_bytes = 0;            // As ReferenceOptions::memory_cache_bytes.
   std::string compute_sanitizer;                      // The program; empty: found.
   SanitizeFunction sanitize;  // Of tests: instead of that program, on any device.
 };

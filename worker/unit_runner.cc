@@ -293,6 +293,7 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   }
   LaneOptions lane_options{.runner_path = options.runner_path, .cache_dir = options.cache_dir};
   lane_options.compute_sanitizer = options.compute_sanitizer;
+  lane_options.reference_memory_bytes = options.reference_memory_bytes;
   lane_options.sanitize = options.sanitize;
   lane_options.gpus = std::move(gpus);
   Lanes lanes;

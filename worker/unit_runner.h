@@ -22,6 +22,9 @@ struct UnitRunnerOptions {
   std::string cache_dir;    // Compile cache and references; empty: a fresh temporary folder.
   std::vector<std::string> device_ids;  // Empty: every device found. "cpu" always exists.
   int compile_jobs = 0;                 // 0: one per core.
+  // Of the results of one task's reference that are kept in memory; 0: an eighth of the machine's
+  // memory, at most 4 GiB.
+  std::int64_t reference_memory_bytes = 0;
   // Devices behind emulators (worker/emulators.h), added to the others; empty: none.
   std::string emulators_file;
   std::string compute_sanitizer;  // That program; empty: found (worker/sanitizer.h).
