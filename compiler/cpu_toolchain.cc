@@ -136,7 +136,9 @@ std::vector<std::string> CpuCompileFlags(const CpuToolchain& toolchain, CompileM
       "-fno-semantic-interposition",
       // Large local arrays hit the guard page below a fiber's stack instead of jumping over it.
       "-fstack-clash-protection", "-fno-asynchronous-unwind-tables", "-fmessage-length=0",
-      "-fdiagnostics-color=never", fmt::format("-DFETTLE_CPU_CHECK={}", check ? 1 : 0),
+      // Defaults of some distributions, which call functions that no kernel may call.
+      "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fdiagnostics-color=never",
+      fmt::format("-DFETTLE_CPU_CHECK={}", check ? 1 : 0),
       fmt::format("-DFETTLE_CPU_LANES={}", lanes)};
   flags.push_back(check ? "-O1" : "-O3");
   if (check) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/cpu_compiler.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -217,6 +219,31 @@ TEST_F(CpuCompilerTest, WorksInAFreshCacheAndLeavesNothingElse) {
     if (result.ok() && result->accepted) ++accepted;
   }
   EXPECT_EQ(accepted, 2);
+}
+
+// As g++ of Ubuntu is configured.
+TEST_F(CpuCompilerTest, CompilesWhereTheDistributionHardensByDefault) {
+  const std::string path = testing::TempDir() + "/hardening-g++";
+  ASSERT_TRUE(WriteFile(path,
+                        "#!/bin/sh\n"
+                        "exec g++ -fstack-protector-all -D_FORTIFY_SOURCE=2 \"$@\"\n")
+                  .ok());
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  auto compiler = CpuCompiler::Create({.compiler = path, .isolate = false});
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  CompileRequest request = Request(R"(
+__global__ void k(float* x, int n) {
+  float some[64];
+  memcpy(some, x, n * sizeof(float));
+  x[0] = some[n - 1];
+})");
+  for (const CompileMode mode : {CompileMode::kFast, CompileMode::kCheck}) {
+    request.mode = mode;
+    const auto result = (*compiler)->Compile(request, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->accepted) << (result->diagnostics.empty() ? ""
+                                                                  : result->diagnostics[0].text);
+  }
 }
 
 TEST(CpuCompilerCreate, SaysWhenThereIsNoCompiler) {
