@@ -108,7 +108,11 @@ void Verifier::CheckChecksums(const std::string& sums_path, const std::string& f
     if (!reruns && path == kSignatureFile) continue;
     if (reruns) ++report_.reruns;
     if (!sums->contains(path.substr(folder.size()))) {
-      Problem(path, fmt::format("extra: {} does not list it", sums_path));
+      Problem(path, path.find("/__pycache__/") == std::string::npos
+                        ? fmt::format("extra: {} does not list it", sums_path)
+                        : "extra: Python keeps what it compiled there, and would run it instead of "
+                          "the source; remove the folder, and set PYTHONDONTWRITEBYTECODE=1 where "
+                          "operators are imported from a bundle");
     }
   }
 }

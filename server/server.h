@@ -54,8 +54,8 @@ struct ServerOptions {
 class Server {
  public:
   // Opens the data folder, takes up open jobs and serves.
-  // kFailedPrecondition: another server uses the folder or answers on the socket; a newer program
-  // wrote the folder. kInvalidArgument names the option. kUnavailable: a port is taken.
+  // kUnavailable: another server uses the folder; a port is taken. kFailedPrecondition: another one
+  // answers on the socket; a newer program wrote the folder. kInvalidArgument names the option.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
   virtual ~Server() = default;
 

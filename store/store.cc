@@ -29,7 +29,7 @@ absl::StatusOr<Fd> LockFolder(const std::filesystem::path& folder) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path.string());
     char holder[32] = {};
     const ssize_t got = pread(fd.get(), holder, sizeof(holder) - 1, 0);
-    return absl::FailedPreconditionError(fmt::format(
+    return absl::UnavailableError(fmt::format(
         "data folder {} is in use by another fettle server{}; stop it, or choose another folder "
         "with --data-dir",
         folder.string(), got > 0 ? fmt::format(" (process {})", holder) : ""));

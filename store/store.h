@@ -34,7 +34,7 @@ struct StoreOptions {
 class Store {
  public:
   // Creates what is missing, migrates an older file (after a backup beside it), checks integrity.
-  // kFailedPrecondition: another server uses the folder, or a newer program wrote it.
+  // kUnavailable: another server uses the folder. kFailedPrecondition: a newer program wrote it.
   // kDataLoss: the database is damaged.
   static absl::StatusOr<std::unique_ptr<Store>> Open(StoreOptions options);
   ~Store();

@@ -162,9 +162,12 @@ class MainJob(unittest.TestCase):
         second = subprocess.run([BIN / "fettle", "serve", "--data-dir", self.fettle.data],
                                 env=self.fettle.env, stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=30)
-        self.assertNotEqual(second.returncode, 0)
+        self.assertEqual(second.returncode, 3)
         self.assertEqual(len(second.stderr.strip().splitlines()), 1, second.stderr)
         self.assertEqual(self.fettle.run("jobs").returncode, 0)
+        collected = self.fettle.run("gc")
+        self.assertEqual(collected.returncode, 3, collected.stderr)
+        self.assertIn("in use", collected.stderr)
 
     def test_a_data_folder_from_a_newer_version(self):
         self.fettle.start()

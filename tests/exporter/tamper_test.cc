@@ -98,6 +98,15 @@ TEST(Tamper, AnExtraFileIsNamed) {
   EXPECT_TRUE(Names(VerifyBundle(files), "objects/cpu/extra.so"));
 }
 
+TEST(Tamper, WhatPythonCompiledIsNamedWithItsRemedy) {
+  BundleFiles files = SampleBundle();
+  files["torch/__pycache__/op.cpython-312.pyc"] = "\xcb\r\r\n";
+  const BundleReport report = VerifyBundle(files);
+  ASSERT_FALSE(report.problems.empty());
+  EXPECT_EQ(report.problems[0].path, "torch/__pycache__/op.cpython-312.pyc");
+  EXPECT_NE(report.problems[0].message.find("PYTHONDONTWRITEBYTECODE=1"), std::string::npos);
+}
+
 TEST(Tamper, AChangeWithFixedChecksumsIsStillFound) {
   const BundleFiles whole = SampleBundle();
   for (const char* path : {"src/v1/kernel.cu", "objects/cpu/v2-0.so", "task/kernel.cu",

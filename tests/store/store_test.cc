@@ -165,7 +165,7 @@ TEST_F(StoreTest, ADamagedBlobIsReplacedWhenItComesAgain) {
 TEST_F(StoreTest, TwoServersOnOneFolderEndWithOneClearError) {
   const auto first = OpenOrDie();
   const auto second = Open();
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(StatusText(second.status()).find("in use by another fettle server"), std::string::npos)
       << second.status();
   EXPECT_NE(StatusText(second.status()).find(std::to_string(getpid())), std::string::npos);
