@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "agent/counter_diagnosis.h"
 #include "agent/feedback.h"
 #include "agent/tuner.h"
 #include "core/status_macros.h"
@@ -77,6 +78,10 @@ bool Reserve(SearchTree& tree, const KernelSpec& kernel) {
       Dump(json(kernel.values)));
 }
 
+bool EndsTheLoop(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsAborted(status);
+}
+
 double GainOf(const json& arguments) {
   const auto found = arguments.find("expected_gain");
   return found != arguments.end() && found->is_number() ? found->get<double>() : 0;
@@ -125,22 +130,40 @@ absl::StatusOr<KernelSpec> AgentLoop::KernelOf(const TreeNode& node) {
 
 absl::StatusOr<Diagnosis> AgentLoop::DiagnosisOf(const TreeNode& node, const KernelSpec& kernel,
                                                  std::stop_token stop) {
-  if (const auto found = diagnoses_.find(node.digest); found != diagnoses_.end()) {
-    return found->second;
+  if (!diagnoses_.contains(node.digest)) {
+    Diagnosis diagnosis;
+    const absl::StatusOr<UnitResult> measured = host_.Try(kernel, "measure", stop);
+    if (measured.ok()) {
+      diagnosis = Diagnose(*measured, context_.card, context_.device_model);
+    } else if (EndsTheLoop(measured.status())) {
+      return measured.status();
+    } else {  // Without evidence there is no advice on evidence.
+      diagnosis.evidence_agrees = false;
+      diagnosis.lines = {"it could not be measured: " +
+                         CutText(StatusText(measured.status()), 300)};
+      diagnosis.topics = {"general", "memory", "latency"};
+    }
+    diagnoses_[node.digest] = std::move(diagnosis);
   }
-  Diagnosis diagnosis;
-  const absl::StatusOr<UnitResult> measured = host_.Try(kernel, "measure", std::move(stop));
-  if (measured.ok()) {
-    diagnosis = Diagnose(*measured, context_.card, context_.device_model);
-  } else if (absl::IsCancelled(measured.status()) || absl::IsAborted(measured.status())) {
-    return measured.status();
-  } else {  // Without evidence there is no advice on evidence.
-    diagnosis.evidence_agrees = false;
-    diagnosis.lines = {"it could not be measured: " + CutText(StatusText(measured.status()), 300)};
-    diagnosis.topics = {"general", "memory", "latency"};
-  }
-  diagnoses_[node.digest] = diagnosis;
+  Diagnosis& diagnosis = diagnoses_[node.digest];
+  FETTLE_RETURN_IF_ERROR(Count(node, kernel, diagnosis, std::move(stop)));
   return diagnosis;
+}
+
+// Once for each parent. Where no profiler works there is nothing to ask for again.
+absl::Status AgentLoop::Count(const TreeNode& node, const KernelSpec& kernel, Diagnosis& diagnosis,
+                              std::stop_token stop) {
+  const bool gpu = context_.card != nullptr && context_.card->vendor != "cpu";
+  if (!options_.counters || !counts_ || !gpu || !counted_.insert(node.digest).second) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<UnitResult> counted = host_.Try(kernel, "counters", std::move(stop));
+  if (!counted.ok()) {
+    return EndsTheLoop(counted.status()) ? counted.status() : absl::OkStatus();
+  }
+  counts_ = !counted->counters.is_object() || !counted->counters.contains("absent");
+  ReadCounters(counted->counters, diagnosis);
+  return absl::OkStatus();
 }
 
 absl::Status AgentLoop::Round(std::stop_token stop) {

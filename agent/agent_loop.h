@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct LoopOptions {
   std::uint64_t seed = 1;
   std::int64_t max_output_tokens = 16'000;
   std::size_t max_conversation_bytes = 120'000;
+  bool counters = true;       // Of parents on a GPU, where its profiler works.
   int max_turns = 10;         // Answers of the writer in one round.
   int max_calls = 4;          // Tool calls that count in one answer.
   int max_repairs = 3;        // Of one change, after a failure.
@@ -65,6 +67,8 @@ class AgentLoop {
   absl::StatusOr<KernelSpec> KernelOf(const TreeNode& node);
   absl::StatusOr<Diagnosis> DiagnosisOf(const TreeNode& node, const KernelSpec& kernel,
                                         std::stop_token stop);
+  absl::Status Count(const TreeNode& node, const KernelSpec& kernel, Diagnosis& diagnosis,
+                     std::stop_token stop);
   // Unset: the model gave none.
   absl::StatusOr<std::optional<ModelPlan>> Plan(const SearchTree::Choice& choice,
                                                 const KernelSpec& kernel, std::stop_token stop);
@@ -87,6 +91,8 @@ class AgentLoop {
   const std::string system_;
   SearchTree tree_;
   std::map<std::string, Diagnosis> diagnoses_;  // By candidate; of usable ones.
+  std::set<std::string> counted_;               // Candidates whose counters were asked for.
+  bool counts_ = true;                          // False once there are none to be had.
   std::optional<ModelPlan> kept_plan_;          // Promising, but its code was buggy.
   std::string kept_parent_;
   nlohmann::json last_plan_;  // Question and answer, for the transcript.

@@ -20,7 +20,8 @@ constexpr double kBusyCompute = 0.50;
 constexpr double kIdle = 0.30;
 constexpr double kLaunchNs = 8'000;  // A GPU kernel below this is mostly launch and tail.
 constexpr double kLowOccupancy = 0.30;
-constexpr std::size_t kMaxShownLines = 12;
+constexpr char kGeneral[] = "general";
+constexpr std::size_t kMaxShownLines = 16;
 constexpr std::size_t kMaxShownLine = 240;
 
 double Number(const json& object, const char* key) {
@@ -86,14 +87,6 @@ KernelFacts FactsOf(const UnitResult& result) {
   return facts;
 }
 
-void AddTopics(Diagnosis& out, std::initializer_list<const char*> topics) {
-  for (const char* topic : topics) {
-    if (std::find(out.topics.begin(), out.topics.end(), topic) == out.topics.end()) {
-      out.topics.emplace_back(topic);
-    }
-  }
-}
-
 void ReadFacts(const KernelFacts& facts, Diagnosis& out) {
   if (!facts.known) return;
   if (facts.spills > 0 || facts.local_bytes > 0) {
@@ -121,6 +114,17 @@ void ReadFacts(const KernelFacts& facts, Diagnosis& out) {
 
 }  // namespace
 
+void AddTopics(Diagnosis& diagnosis, std::initializer_list<const char*> topics) {
+  std::vector<std::string>& all = diagnosis.topics;
+  for (const char* topic : topics) {
+    if (std::find(all.begin(), all.end(), topic) != all.end()) continue;
+    const bool before = !all.empty() && all.back() == kGeneral;
+    if (before) all.pop_back();
+    all.emplace_back(topic);
+    if (before) all.emplace_back(kGeneral);
+  }
+}
+
 Diagnosis Diagnose(const UnitResult& result, const HardwareCard* card,
                    std::string_view device_model) {
   Diagnosis out;
@@ -131,12 +135,16 @@ Diagnosis Diagnose(const UnitResult& result, const HardwareCard* card,
   if (measurement == nullptr) {
     out.lines.emplace_back("nothing was measured");
     ReadFacts(facts, out);
-    AddTopics(out, {"general"});
+    AddTopics(out, {kGeneral});
     return out;
   }
   const Peaks peaks = PeaksOf(card, device_model);
   const bool gpu = card != nullptr && card->vendor != "cpu";
   std::map<std::string, double> weights;
+  if (!measurement->cases.empty()) {
+    const CaseMeasurement& first = measurement->cases.front();
+    out.declared_bytes = first.bytes_per_s * first.b_median_ns * 1e-9;
+  }
   for (const CaseMeasurement& one : measurement->cases) {
     const std::string limit = LimitOf(one, peaks, gpu);
     weights[limit] += one.weight;
@@ -180,7 +188,7 @@ Diagnosis Diagnose(const UnitResult& result, const HardwareCard* card,
           one.case_label));
     }
   }
-  AddTopics(out, {"general"});
+  AddTopics(out, {kGeneral});
   return out;
 }
 

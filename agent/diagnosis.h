@@ -5,6 +5,7 @@
 // evidence disagrees the diagnosis says so, since a plan made on doubtful evidence is worse than
 // none.
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,11 @@ struct Diagnosis {
   std::vector<std::string> topics;
   bool evidence_agrees = true;
   std::vector<std::string> lines;  // One finding each, with its numbers.
+  double declared_bytes = 0;       // What the first timed case must move; 0: unknown.
 };
+
+// Adds topics that are not there yet, before "general".
+void AddTopics(Diagnosis& diagnosis, std::initializer_list<const char*> topics);
 
 // `result`: an evaluation with a measurement; `card` may be null.
 Diagnosis Diagnose(const UnitResult& result, const HardwareCard* card,

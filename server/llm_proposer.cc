@@ -283,6 +283,7 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   unit.held_out_seed = RandomSeed();
   unit.screen = false;
   unit.measure = mode == "measure";
+  unit.counters = mode == "counters";
   unit.deadline_ms = limits::kConfirmDeadlineMs;
   if (mode == "bugs") {
     unit.check_mode = true;

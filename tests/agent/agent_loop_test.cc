@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/agent_loop.h"
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/counter_diagnosis.h"
 #include "core/status_macros.h"
 #include "tests/fakes/fake_loop_host.h"
 #include "tests/fakes/scale_task.h"
@@ -14,7 +17,9 @@ namespace fettle {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class AgentLoopTest : public ::testing::Test {
  protected:
@@ -46,6 +51,7 @@ class AgentLoopTest : public ::testing::Test {
           answers_.pop_front();
           return next;
         });
+    host_->counters = counters_;
     loop_ = std::make_unique<AgentLoop>(context_, task_->baseline(), *host_, options);
     return loop_->Run({});
   }
@@ -55,6 +61,7 @@ class AgentLoopTest : public ::testing::Test {
   PromptContext context_;
   std::deque<absl::StatusOr<LlmReply>> answers_;
   std::vector<ModelRole> roles_;
+  json counters_;
   std::unique_ptr<FakeLoopHost> host_;
   std::unique_ptr<AgentLoop> loop_;
 };
@@ -76,6 +83,39 @@ TEST_F(AgentLoopTest, PlansWritesAndBuildsOnWhatIsBetter) {
   // What was tried is told to the planner, with its result.
   EXPECT_THAT(host_->asked[2].messages[0].text, HasSubstr("vector-loads"));
   EXPECT_THAT(host_->asked[2].messages[0].text, HasSubstr("WIN"));
+}
+
+TEST_F(AgentLoopTest, CountsEachParentOnceOnAGpu) {
+  ASSERT_TRUE(Run({PlanReply("a"), Propose("speed 1.3")}).ok());
+  EXPECT_THAT(host_->tried, Not(Contains("counters")));  // The cpu has none.
+
+  context_.target = *FindTarget("sm_90a");
+  card_ = FindHardwareCard("sm_90a");
+  context_.device_model = "NVIDIA H200";
+  counters_ = {{"tool", "ncu"},
+               {"kernels",
+                {{{"kernel", "k"},
+                  {"launches", 1},
+                  {"facts", {{"issue_busy", {{"value", 7}, {"unit", "percent"}}}}}}}}};
+  // Two plans on the baseline, which is counted once; one on what became better.
+  ASSERT_TRUE(Run({PlanReply("a"), Propose("speed 0.9"), CallReply("give_up", {{"learned", "no"}}),
+                   PlanReply("b"), Propose("speed 1.6"), PlanReply("c"), Propose("speed 1.8"),
+                   PlanReply("d"), Propose("speed 1.9")})
+                  .ok());
+  EXPECT_THAT(host_->asked[0].messages[0].text, HasSubstr("busy: instruction issue 7 %"));
+  const auto counted = std::count(host_->tried.begin(), host_->tried.end(), "counters");
+  std::set<std::string> parents;
+  for (const Proposal& proposal : host_->evaluated) parents.insert(proposal.parent);
+  EXPECT_EQ(counted, static_cast<std::ptrdiff_t>(parents.size()));
+  EXPECT_GE(counted, 2);
+
+  // Where there is no profiler, one question is enough.
+  counters_ = {{"tool", "ncu"}, {"absent", "ncu is not installed"}};
+  ASSERT_TRUE(Run({PlanReply("a"), Propose("speed 1.3"), PlanReply("b"), Propose("speed 1.6"),
+                   PlanReply("c"), Propose("speed 1.8")})
+                  .ok());
+  EXPECT_EQ(std::count(host_->tried.begin(), host_->tried.end(), "counters"), 1);
+  EXPECT_THAT(host_->asked[0].messages[0].text, HasSubstr("no counters: ncu is not installed"));
 }
 
 TEST_F(AgentLoopTest, RepairsByKindAndWithinBounds) {
@@ -365,6 +405,65 @@ TEST(SearchTree, StartsAnewElsewhereAfterAStagnation) {
   EXPECT_TRUE(choice.restarted);
   EXPECT_EQ(choice.node->digest, "");
   EXPECT_FALSE(tree.ChooseParent().restarted);
+}
+
+TEST(Diagnosis, ReadsCounters) {
+  const auto counters = [](std::initializer_list<std::pair<const char*, double>> facts) {
+    json one = json::object();
+    for (const auto& [name, value] : facts) one[name] = {{"value", value}, {"unit", "x"}};
+    return json{{"tool", "ncu"}, {"kernels", {{{"kernel", "k"}, {"launches", 1}, {"facts", one}}}}};
+  };
+  const auto said = [](const Diagnosis& diagnosis) { return ToJson(diagnosis)["lines"].dump(); };
+  Diagnosis base;
+  base.bottleneck = "memory";
+  base.declared_bytes = 100e6;
+  base.topics = {"memory", "general"};
+
+  Diagnosis waste = base;
+  ReadCounters(counters({{"dram_read_bytes", 150e6},
+                         {"dram_write_bytes", 50e6},
+                         {"l2_hit_rate", 31},
+                         {"stall_long_scoreboard", 9.5}}),
+               waste);
+  EXPECT_TRUE(waste.evidence_agrees);
+  EXPECT_THAT(said(waste), HasSubstr("200 MB to and from memory, 2.00 times what the work needs; "
+                                     "31 % of accesses to L2 hit"));
+  EXPECT_THAT(said(waste), HasSubstr("wait most for data of the memory (9.5 warps"));
+  EXPECT_EQ(waste.topics.back(), "general");
+  EXPECT_THAT(waste.topics, Contains("cache"));
+  EXPECT_THAT(waste.topics, Contains("latency"));
+
+  Diagnosis cached = base;
+  ReadCounters(counters({{"dram_read_bytes", 10e6}, {"dram_write_bytes", 5e6}}), cached);
+  EXPECT_FALSE(cached.evidence_agrees);
+
+  Diagnosis stuck = base;
+  stuck.bottleneck = "latency";
+  ReadCounters(counters({{"instructions", 1e6},
+                         {"shared_bank_conflicts", 4e5},
+                         {"vector_busy", 80},
+                         {"achieved_occupancy", 12}}),
+               stuck);
+  EXPECT_EQ(stuck.bottleneck, "compute");
+  EXPECT_THAT(stuck.topics, Contains("bank_conflicts"));
+  EXPECT_THAT(stuck.topics, Contains("occupancy"));
+  EXPECT_THAT(said(stuck), HasSubstr("0.40 for each instruction"));
+
+  Diagnosis claimed = base;
+  claimed.bottleneck = "compute";
+  ReadCounters(counters({{"vector_busy", 3}, {"issue_busy", 5}}), claimed);
+  EXPECT_FALSE(claimed.evidence_agrees);
+
+  Diagnosis absent = base;
+  ReadCounters({{"absent", "no permission"}, {"kernels", json::array()}}, absent);
+  EXPECT_EQ(absent.lines, std::vector<std::string>{"no counters: no permission"});
+  // Whatever a worker sends.
+  for (const json& odd : {json(), json(7), json{{"kernels", 7}}, json{{"kernels", {1, "x"}}},
+                          json{{"kernels", {{{"facts", {{"instructions", "many"}}}}}}}}) {
+    Diagnosis same = base;
+    ReadCounters(odd, same);
+    EXPECT_EQ(same.lines, base.lines);
+  }
 }
 
 TEST(Diagnosis, NamesTheLimitAndDisagreement) {

@@ -28,7 +28,9 @@ class FakeLoopHost final : public LoopHost {
   absl::StatusOr<UnitResult> Try(const KernelSpec& kernel, const std::string& mode,
                                  std::stop_token) override {
     tried.push_back(mode);
-    return ResultOf(kernel);
+    UnitResult result = ResultOf(kernel);
+    if (mode == "counters") result.counters = counters;
+    return result;
   }
   absl::StatusOr<std::vector<Attempt>> Evaluate(const std::vector<Proposal>& proposals,
                                                 const nlohmann::json& transcript,
@@ -109,6 +111,7 @@ class FakeLoopHost final : public LoopHost {
   std::vector<std::string> tried, notes;
   std::vector<Proposal> evaluated;
   std::vector<nlohmann::json> transcripts;
+  nlohmann::json counters;  // What a try with counters gives.
 
  private:
   const Task& task_;
