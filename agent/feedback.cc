@@ -178,6 +178,34 @@ json VerdictJson(const VerdictRecord& verdict, const Limits& limits) {
   return out;
 }
 
+// The facts of each kernel as "name": "value unit".
+json Counters(const json& counters, const Limits& limits) {
+  json out = json::object();
+  const json absent = counters.value("absent", json());
+  if (absent.is_string()) {
+    out["absent"] = CutText(absent.get_ref<const std::string&>(), limits.text);
+  }
+  const auto kernels = counters.find("kernels");
+  if (kernels == counters.end() || !kernels->is_array()) return out;
+  for (const json& kernel : *kernels) {
+    if (out["kernels"].size() >= limits.cases || !kernel.is_object()) break;
+    json facts = json::object();
+    const json counted = kernel.value("facts", json::object());
+    for (const auto& [name, fact] : counted.items()) {
+      if (!fact.is_object() || !fact.contains("value") || !fact["value"].is_number()) continue;
+      const json unit = fact.value("unit", json());
+      facts[CutText(name, limits.text)] =
+          fmt::format("{:.4g} {}", fact["value"].get<double>(),
+                      unit.is_string() ? CutText(unit.get<std::string>(), 20) : "");
+    }
+    const json symbol = kernel.value("kernel", json());
+    out["kernels"].push_back(
+        {{"kernel", CutText(symbol.is_string() ? symbol.get<std::string>() : "", limits.text)},
+         {"facts", std::move(facts)}});
+  }
+  return out;
+}
+
 json Build(const FeedbackInput& input, const Limits& limits) {
   json out = json::object();
   if (input.verdict != nullptr) out["verdict"] = VerdictJson(*input.verdict, limits);
@@ -195,6 +223,7 @@ json Build(const FeedbackInput& input, const Limits& limits) {
     } else if (result.screening.has_value()) {
       out["speed_of_screening"] = Speed(*result.screening, limits);
     }
+    if (result.counters.is_object()) out["counters"] = Counters(result.counters, limits);
   }
   if (input.confirmation != nullptr) {
     json confirmation = json::object();

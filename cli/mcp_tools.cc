@@ -68,8 +68,9 @@ std::vector<ToolSpec> Specs() {
   json attempt = change;
   attempt["mode"] = Choice(
       "compile: diagnostics and resource facts; check: correctness on the task's cases; bugs: "
-      "out-of-bounds, races and the like on the CPU; measure: correctness and speed",
-      {"compile", "check", "bugs", "measure"});
+      "out-of-bounds, races and the like on the CPU; measure: correctness and speed; counters: one "
+      "call under the GPU vendor's profiler",
+      {"compile", "check", "bugs", "measure", "counters"});
   attempt["case"] = Text("only this case, as timed/0");
   return {
       {"brief",

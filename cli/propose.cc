@@ -50,8 +50,8 @@ class ProposeCommand final : public Subcommand {
     flags.Flag("--rationale", "TEXT", &rationale_, "why it should be faster");
     flags.Flag("--key", "KEY", &key_, "a repeat with the same key hands in nothing new");
     flags.Flag("--fit", "N", &fit_, "let the tuner try up to N values of its tunables");
-    flags.Flag("--try", "MODE", &try_, "only try it: compile, check, bugs or measure").choices = {
-        "compile", "check", "bugs", "measure"};
+    flags.Flag("--try", "MODE", &try_, "only try it: compile, check, bugs, measure or counters")
+        .choices = {"compile", "check", "bugs", "measure", "counters"};
     flags.Flag("--case", "LABEL", &case_, "with --try: only this case, as timed/0");
     flags.Flag("--wait", "", &wait_, "wait for the verdict");
     flags.Flag("--json", "", &json_, "print JSON");

@@ -27,8 +27,8 @@ using nlohmann::json;
 constexpr std::int64_t kMaxTries = 2'000;  // Of one job; a limit on mischief, not on work.
 
 absl::Status BadMode() {
-  return WithErrorCode(errors::BadField("mode", "must be compile, check, bugs or measure"),
-                       "bad_request");
+  return WithErrorCode(
+      errors::BadField("mode", "must be compile, check, bugs, measure or counters"), "bad_request");
 }
 
 }  // namespace
@@ -72,6 +72,7 @@ absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest&
   unit.deadline_ms = limits::kConfirmDeadlineMs;
   const std::string& mode = request.mode();
   unit.measure = mode == "measure";
+  unit.counters = mode == "counters";
   if (mode == "compile") {
     unit.kind = UnitKind::kCompile;
   } else if (mode == "bugs") {
@@ -82,7 +83,7 @@ absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest&
     if (!parts_.dispatcher.Choose("cpu").has_value()) {
       return WithErrorCode(errors::NoWorkerFor("cpu"), "no_worker");
     }
-  } else if (mode != "check" && mode != "measure") {
+  } else if (mode != "check" && mode != "measure" && mode != "counters") {
     return BadMode();
   }
   return unit;
@@ -119,6 +120,8 @@ absl::Status ProposalsService::EndTry(const v1::TryProposalRequest& request, con
       result.verdict.has_value() ? NextAction(*result.verdict)
       : request.mode() == "measure"
           ? "nothing counts until it is proposed: propose it if it beats the bar"
+      : request.mode() == "counters"
+          ? "counters explain a time, they are none: change what the kernel waits for, then measure"
           : "nothing wrong was found: measure it, or propose it");
   return absl::OkStatus();
 }

@@ -9,6 +9,8 @@
 namespace fettle {
 namespace {
 
+using nlohmann::json;
+
 VerdictRecord Rejected() {
   VerdictRecord verdict;
   verdict.verdict = Verdict::kCompileError;
@@ -84,6 +86,26 @@ TEST(Feedback, EveryVerdictHasANextAction) {
     verdict.verdict = static_cast<Verdict>(i);
     EXPECT_FALSE(NextAction(verdict).empty()) << i;
   }
+}
+
+TEST(Feedback, TellsCountersWithTheirUnitsAndWhyThereAreNone) {
+  UnitResult result;
+  result.counters = {{"tool", "ncu"},
+                     {"kernels",
+                      {{{"kernel", "norm"},
+                        {"launches", 1},
+                        {"facts",
+                         {{"dram_read_bytes", {{"value", 2.5e8}, {"unit", "byte"}}},
+                          {"odd", {{"value", "much"}, {"unit", 7}}}}}}}}};
+  FeedbackInput input;
+  input.evaluation = &result;
+  const json counted = MakeFeedback(input)["counters"];
+  EXPECT_EQ(counted["kernels"][0],
+            (json{{"kernel", "norm"}, {"facts", {{"dram_read_bytes", "2.5e+08 byte"}}}}));
+  result.counters = {{"absent", std::string(5'000, 'x')}};
+  EXPECT_LT(MakeFeedback(input)["counters"]["absent"].get<std::string>().size(), 2'000U);
+  result.counters = {{"kernels", {1, {{"facts", 7}}}}};
+  EXPECT_NO_THROW(MakeFeedback(input));
 }
 
 TEST(PageOf, CoversTheTextExactlyOnce) {

@@ -402,7 +402,7 @@ TEST_F(ProposalsTest, TriesAreOutsideTheCandidatesAndCharged) {
     return proposals_->TryProposal(&context, request, &response);
   };
   v1::TryProposalResponse response;
-  for (const char* mode : {"compile", "check", "bugs", "measure"}) {
+  for (const char* mode : {"compile", "check", "bugs", "counters", "measure"}) {
     const grpc::Status status = attempt(mode, "speed 1.2", response);
     ASSERT_TRUE(status.ok()) << mode << status.error_message();
     EXPECT_EQ(json::parse(response.feedback_json())["passed"], true);
@@ -412,7 +412,7 @@ TEST_F(ProposalsTest, TriesAreOutsideTheCandidatesAndCharged) {
   EXPECT_EQ(json::parse(response.feedback_json())["passed"], false);
   EXPECT_EQ(attempt("sideways", "x", response).error_details(), "bad_request");
   // 2 ms each by the fake's word; stored with the job's next step.
-  while (GetJob(job).spent().device_ms() < 10) std::this_thread::yield();
+  while (GetJob(job).spent().device_ms() < 12) std::this_thread::yield();
   EXPECT_EQ(GetJob(job).spent().candidates(), 0);
   EXPECT_TRUE(Candidates(job).empty());
 }
