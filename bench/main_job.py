@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job, from submit to a bundle that was run again, for bundled tasks on one target.
 
-    bench/run main_job [--target sm_90a] [--candidates 40] [--minutes 2] [--limit S] [--tasks NAME ...] [--out FOLDER]
+    bench/run main_job [--target sm_90a] [--candidates 40] [--minutes 2] [--limit S] [--parallel N]
+                       [--tasks NAME ... | --tasks all] [--out FOLDER]
 
 Prints one row per task and where the time of the units went; writes results.json and the server's log
-to FOLDER.
+to FOLDER. With --parallel, N jobs share the device: what is timed has it to itself all the same.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -115,6 +117,28 @@ def show(row):
           f"{row['verify']['seconds']:.1f} s {row['verify']['err'][-300:]}")
 
 
+def table(rows):
+    """The rows as a table of docs/results."""
+    lines = ["| task | candidates | best over declared | each timed case: declared to best, GB/s, TFLOP/s, "
+             "share of the roofline |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        best, cells = row["best"], []
+        if best:
+            provenance = row["evidence"].get("provenance", row["evidence"])
+            for case in provenance.get("measurement", {}).get("cases", []):
+                cells.append(f"{case['a_median_ns'] / 1e3:.1f} to {case['b_median_ns'] / 1e3:.1f} us, "
+                             f"{case['bytes_per_s'] / 1e9:.0f} GB/s, "
+                             f"{case['flops_per_s'] / 1e12:.2f} TFLOP/s, {case['roofline_fraction']:.2f}")
+            values = json.loads(best["values_json"]) if best.get("values_json") else best.get("values", {})
+            named = ", ".join(f"{k} {v}" for k, v in values.items())
+            won = (f"**{best['ratio']:.3f}x** [{best['ratio_low']:.3f}, {best['ratio_high']:.3f}] {named}; "
+                   f"verified again: exit {row['verify']['exit']}")
+        else:
+            won = f"none ({row['job'].get('message', '')[:120]})"
+        lines.append(f"| {row['task']} | {len(row['candidates'])} | {won} | {'; '.join(cells) or '–'} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="auto")
@@ -123,25 +147,33 @@ def main():
     parser.add_argument("--limit", type=float, default=1200, help="seconds for one task's job")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("main_job_results"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     fettle = Fettle()
     rows, failed = [], 0
+    if arguments.tasks == ["all"]:
+        arguments.tasks = sorted(p.parent.name for p in (SOURCE / "tasks").glob("*/task.yaml"))
     try:
         fettle.start()
-        for name in arguments.tasks:
-            try:
-                rows.append(run_task(fettle, name, arguments, arguments.out))
-                show(rows[-1])
-            except AssertionError as error:
-                failed += 1
-                print(f"{name}: {error}", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
+            running = {pool.submit(run_task, fettle, name, arguments, arguments.out): name
+                       for name in arguments.tasks}
+            for done in concurrent.futures.as_completed(running):
+                try:
+                    rows.append(done.result())
+                    show(rows[-1])
+                except AssertionError as error:
+                    failed += 1
+                    print(f"{running[done]}: {error}", flush=True)
     finally:
         if fettle.log.exists():
             shutil.copy(fettle.log, arguments.out / "serve.log")
         fettle.close()
+    rows.sort(key=lambda row: row["task"])
     (arguments.out / "results.json").write_text(json.dumps(rows, indent=1, default=dict))
+    print(table(rows))
     return 1 if failed else 0
 
 
