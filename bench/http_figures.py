@@ -23,7 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BIN = ROOT / "build" / "bin"
 CALLS = ["/api/v1/jobs?limit=100", "/api/v1/variants?limit=100", "/api/v1/variants?limit=100&sort=-ratio",
          "/api/v1/variants?limit=100&q=softmax", "/api/v1/jobs/{job}/candidates?limit=100",
-         "/api/v1/jobs/{job}/candidates?limit=100&verdict=WIN", "/api/v1/jobs/{job}/events?limit=100"]
+         "/api/v1/jobs/{job}/candidates?limit=100&verdict=WIN", "/api/v1/jobs/{job}/events?limit=100",
+         "/api/v1/cases?limit=100&target=gfx950", "/api/v1/catalog", "/api/v1/workers", "/api/v1/devices"]
 
 
 def start(data, *arguments):

@@ -41,7 +41,7 @@ enum class VariantSort { kAccepted, kSpeedUp, kDeclared, kRoofline, kTask, kTarg
 
 struct VariantSearch {
   std::string task_name, target, device_model, job_id, status;
-  std::vector<std::string> words;  // Lower case, at most three: each must occur in what is listed.
+  std::vector<std::string> words;  // At most three: each must occur in what is listed, in any case.
   VariantSort sort = VariantSort::kAccepted;
   bool ascending = false;
 };

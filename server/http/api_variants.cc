@@ -22,7 +22,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxCsvRows = 100'000;
-constexpr int kMaxCaseVariants = 1'000;
 constexpr std::size_t kMaxFactIds = 50;
 
 struct SortName {
@@ -180,7 +179,7 @@ absl::StatusOr<HttpResponse> Catalog(const OptimizerCalls& calls) {
 
 absl::StatusOr<HttpResponse> Cases(const OptimizerCalls& calls, const ApiRequest& request) {
   FETTLE_ASSIGN_OR_RETURN(const int limit,
-                          QueryLimit(request.http, kMaxCaseVariants, kMaxCaseVariants));
+                          QueryLimit(request.http, limits::kDefaultPageSize, limits::kMaxPageSize));
   FETTLE_ASSIGN_OR_RETURN(const auto before, ParseTimeToken(request.http.Query("cursor")));
   const CaseSearch search{request.http.Query("task"), request.http.Query("target"),
                           request.http.Query("status")};
@@ -263,12 +262,13 @@ void Api::AddVariantRoutes() {
                      .summary = "Tasks, targets and device models that have variants",
                      .answer = "Catalog",
                      .call = [&calls](const ApiRequest&) { return Catalog(calls); }});
-  routes_.push_back({.method = "GET",
-                     .pattern = "/api/v1/cases",
-                     .summary = "Timed cases of variants, from their confirmations",
-                     .query = {"task", "target", "status", "limit", "cursor"},
-                     .answer = "CaseList",
-                     .call = [&calls](const ApiRequest& r) { return Cases(calls, r); }});
+  routes_.push_back(
+      {.method = "GET",
+       .pattern = "/api/v1/cases",
+       .summary = "Timed cases of variants, from their confirmations; limit counts variants",
+       .query = {"task", "target", "status", "limit", "cursor"},
+       .answer = "CaseList",
+       .call = [&calls](const ApiRequest& r) { return Cases(calls, r); }});
 }
 
 }  // namespace fettle

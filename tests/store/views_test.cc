@@ -79,6 +79,10 @@ class ViewsTest : public ::testing::Test {
 };
 
 TEST_F(ViewsTest, PagesOfEqualRatiosMissNothing) {
+  struct Order {
+    bool ascending;
+    std::vector<std::string> words;
+  };
   Write([](Connection& db) -> absl::Status {
     for (int i = 1; i <= 25; ++i) {
       FETTLE_RETURN_IF_ERROR(InsertVariant(db, Variant(i, i % 3)));
@@ -87,14 +91,16 @@ TEST_F(ViewsTest, PagesOfEqualRatiosMissNothing) {
   });
   for (const VariantSort sort : {VariantSort::kAccepted, VariantSort::kSpeedUp, VariantSort::kTask,
                                  VariantSort::kTarget, VariantSort::kRoofline}) {
-    for (const bool ascending : {false, true}) {
+    for (const auto& [ascending, words] :
+         {Order{false, {}}, Order{true, {}}, Order{false, {"SCALE"}}, Order{true, {"scale"}}}) {
+      VariantSearch search;
+      search.sort = sort;
+      search.ascending = ascending;
+      search.words = words;  // A search is chosen from another index.
       std::set<std::string> ids;
       SortCursor cursor;
       int pages = 0;
       while (true) {
-        VariantSearch search;
-        search.sort = sort;
-        search.ascending = ascending;
         const auto rows = Read<std::vector<VariantRow>>(
             [&](Connection& db) { return SearchVariants(db, search, cursor, 4); });
         for (const VariantRow& row : rows) EXPECT_TRUE(ids.insert(row.id).second) << row.id;
@@ -121,6 +127,10 @@ TEST_F(ViewsTest, SearchesEveryWordInWhatIsListed) {
   EXPECT_EQ(count({"scale", "model", "cpu"}), 3);
   EXPECT_EQ(count({"\"block\":5"}), 1);
   EXPECT_EQ(count({"%"}), 0) << "no wildcard";
+  EXPECT_EQ(count({"m_90"}), 3);
+  EXPECT_EQ(count({"s_90"}), 0) << "no wildcard";
+  EXPECT_EQ(count({"\\"}), 0) << "no escape";
+  EXPECT_EQ(count({"SCALE", "MODEL"}), 6);
   EXPECT_EQ(count({"scale"}, "sm_90a"), 3);
 }
 
