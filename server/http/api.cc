@@ -122,9 +122,9 @@ Json Api::OpenApi() const {
            {{"description", "error"},
             {"content",
              {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};
-    operation["description"] = route.kind == ApiRoute::Kind::kSession && route.method == "POST"
-                                   ? "Needs no session."
-                                   : fmt::format("Needs role {}.", RoleName(route.role));
+    const bool login = route.kind == ApiRoute::Kind::kSession && route.method == "POST";
+    operation["description"] =
+        login ? "Needs no session." : fmt::format("Needs role {}.", RoleName(route.role));
     Json parameters = Json::array();
     for (const std::string_view segment : Segments(route.pattern)) {
       if (IsParameter(segment)) {
@@ -132,7 +132,16 @@ Json Api::OpenApi() const {
       }
     }
     for (const std::string& name : route.query) parameters.push_back(Parameter(name, "query"));
+    if (route.method != "GET" && !login) {
+      Json csrf = Parameter("X-Fettle-CSRF", "header");
+      csrf["description"] = "With a session's cookie: the csrf text of GET /api/v1/session.";
+      parameters.push_back(std::move(csrf));
+    }
     if (!parameters.empty()) operation["parameters"] = std::move(parameters);
+    if (!route.body.empty()) {
+      operation["requestBody"]["content"]["application/json"]["schema"]["$ref"] =
+          "#/components/schemas/" + route.body;
+    }
     std::string method = route.method;
     for (char& c : method) c = static_cast<char>(c - 'A' + 'a');
     paths[route.pattern][method] = std::move(operation);

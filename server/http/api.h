@@ -32,7 +32,8 @@ struct ApiRoute {
   AccessRole role = AccessRole::kRead;
   std::string summary;
   std::vector<std::string> query;  // Names of query parameters.
-  std::string answer;              // Schema of the answer, in schemas.json; empty: bytes.
+  std::string body;                // Schema of the request's body, in schemas.json; empty: none.
+  std::string answer;              // Schema of the answer, there too; empty: bytes.
   std::function<absl::StatusOr<HttpResponse>(const ApiRequest&)> call;  // Kind::kCall only.
   Kind kind = Kind::kCall;
   bool long_call = false;

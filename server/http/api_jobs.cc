@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls about jobs, their events and candidates.
 
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,9 +30,15 @@ constexpr int kMaxTimelinePage = 5'000;
 // A task folder in base64, in JSON.
 constexpr std::size_t kSubmitBodyBytes = limits::kMaxTaskBlobBytes / 3 * 4 + (1U << 20);
 
-absl::StatusOr<Json> ParseBody(const ApiRequest& request) {
-  Json body = Json::parse(request.http.body, nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return errors::BadField("body", "must be a JSON object");
+// `known` are the members that the call reads: a misspelt one is not passed over.
+absl::StatusOr<Json> ParseBody(const ApiRequest& request,
+                               std::initializer_list<std::string_view> known) {
+  FETTLE_ASSIGN_OR_RETURN(Json body, ParseJsonBody(request.http.body));
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return errors::BadField("body", fmt::format("has no member {}", CutText(name, 100)));
+    }
+  }
   return body;
 }
 
@@ -131,7 +139,9 @@ absl::StatusOr<HttpResponse> ListJobs(const OptimizerCalls& calls, const ApiRequ
 }
 
 absl::StatusOr<HttpResponse> Submit(const OptimizerCalls& calls, const ApiRequest& request) {
-  FETTLE_ASSIGN_OR_RETURN(const Json body, ParseBody(request));
+  FETTLE_ASSIGN_OR_RETURN(const Json body,
+                          ParseBody(request, {"task_files", "target", "proposer", "budget", "seed",
+                                              "options", "request_id"}));
   v1::SubmitJobRequest submit;
   FETTLE_ASSIGN_OR_RETURN(*submit.mutable_request_id(), TextField(body, "request_id", ""));
   FETTLE_ASSIGN_OR_RETURN(*submit.mutable_target(), TextField(body, "target", "auto"));
@@ -270,7 +280,7 @@ absl::StatusOr<HttpResponse> Resume(const OptimizerCalls& calls, const ApiReques
   v1::ResumeJobRequest resume;
   resume.set_job_id(request.parameters[0]);
   if (!request.http.body.empty()) {
-    FETTLE_ASSIGN_OR_RETURN(const Json body, ParseBody(request));
+    FETTLE_ASSIGN_OR_RETURN(const Json body, ParseBody(request, {"budget"}));
     FETTLE_ASSIGN_OR_RETURN(*resume.mutable_budget(), BudgetField(body));
   }
   return Answer(calls.ResumeJob(resume));
@@ -289,9 +299,8 @@ void Api::AddJobRoutes() {
   routes_.push_back({.method = "POST",
                      .pattern = "/api/v1/jobs",
                      .role = AccessRole::kOperate,
-                     .summary =
-                         "Submit a job; body: task_files (base64 by path), target, proposer, "
-                         "budget, seed, options, request_id",
+                     .summary = "Submit a job",
+                     .body = "SubmitRequest",
                      .answer = "JobAnswer",
                      .call = [&calls](const ApiRequest& r) { return Submit(calls, r); },
                      .body_bytes = kSubmitBodyBytes});
@@ -315,7 +324,8 @@ void Api::AddJobRoutes() {
   routes_.push_back({.method = "POST",
                      .pattern = "/api/v1/jobs/{job}/resume",
                      .role = AccessRole::kOperate,
-                     .summary = "Resume a job that has ended; body: budget",
+                     .summary = "Resume a job that has ended, with this budget or the one it has",
+                     .body = "ResumeRequest",
                      .answer = "JobAnswer",
                      .call = [&calls](const ApiRequest& r) { return Resume(calls, r); }});
   routes_.push_back({.method = "GET",

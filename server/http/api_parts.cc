@@ -54,7 +54,9 @@ absl::StatusOr<std::vector<std::string>> QueryWords(const HttpRequest& request) 
   if (text.size() > limits::kMaxNameBytes) {
     return errors::TooLong("q", text.size(), limits::kMaxNameBytes);
   }
-  if (!IsUtf8(text)) return errors::BadField("q", "must be UTF-8");
+  if (!IsUtf8(text) || text.find('\0') != std::string::npos) {
+    return errors::BadField("q", "must be UTF-8 text without NUL");
+  }
   std::vector<std::string> words;
   std::string word;
   for (const char c : text + " ") {

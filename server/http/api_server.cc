@@ -204,9 +204,10 @@ void Api::AddServerRoutes() {
     const bool post = std::string_view(method) == "POST";
     routes_.push_back({.method = method,
                        .pattern = "/api/v1/session",
-                       .summary = post ? "Log in: body {\"token\": ...}; answers with a cookie"
+                       .summary = post ? "Log in; answers with a cookie"
                                   : std::string_view(method) == "GET" ? "Who is logged in"
                                                                       : "Log out",
+                       .body = post ? "LoginRequest" : "",
                        .answer = "Session",
                        .kind = ApiRoute::Kind::kSession});
   }

@@ -68,12 +68,12 @@ std::optional<HttpResponse> Assets::Serve(const HttpRequest& request) const {
       {"ETag", file.etag},
       {"Vary", "Accept-Encoding"},
       {"Cache-Control", file.immutable ? "public, max-age=31536000, immutable" : "no-cache"}};
-  if (request.Header("if-none-match") == file.etag) {
+  if (request.HasEtag(file.etag)) {
     response.status = 304;
     response.content_type.clear();
     return response;
   }
-  if (request.Header("accept-encoding").find("gzip") != std::string::npos) {
+  if (request.AcceptsGzip()) {
     response.headers.emplace_back("Content-Encoding", "gzip");
     response.body = std::string(file.gzip);
   } else {

@@ -125,7 +125,7 @@ void HttpGateway::Finish(const HttpRequest& request, HttpResponse response,
     if (cacheable) {
       const std::string etag = EtagOf(response.body);
       response.headers.emplace_back("ETag", etag);
-      if (request.Header("if-none-match") == etag) {
+      if (request.HasEtag(etag)) {
         response.status = 304;
         response.content_type.clear();
         response.body.clear();
@@ -134,7 +134,7 @@ void HttpGateway::Finish(const HttpRequest& request, HttpResponse response,
     response.headers.emplace_back("Cache-Control", cacheable ? "private, no-cache" : "no-store");
     response.headers.emplace_back("Vary", "Accept-Encoding, Cookie, Authorization");
     if (response.body.size() >= kMinGzipBytes && response.content_type != "application/gzip" &&
-        request.Header("accept-encoding").find("gzip") != std::string::npos) {
+        request.AcceptsGzip()) {
       response.body = Gzip(response.body);
       response.headers.emplace_back("Content-Encoding", "gzip");
     }
@@ -169,26 +169,41 @@ void HttpGateway::Handle(HttpRequest request, std::shared_ptr<HttpReply> reply) 
   Finish(request, *std::move(file), reply);
 }
 
+std::string HttpGateway::SetCookie(const std::string& value, std::int64_t max_age_s) const {
+  return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
+                     sessions_.cookie_name(), value, max_age_s, options_.tls ? "; Secure" : "");
+}
+
+// Writes a file, so not on the transport's thread.
+void HttpGateway::LogOut(const HttpRequest& request, const Session& session,
+                         const std::shared_ptr<HttpReply>& reply) {
+  const bool posted = calls_.parts().executor.Post([this, request, session, reply] {
+    const absl::Status ended = sessions_.End(session, calls_.parts().clock.NowNs());
+    streams_.CloseEnded();
+    HttpResponse response = ended.ok() ? JsonResponse(Json::object()) : ErrorResponse(ended);
+    response.headers.emplace_back("Set-Cookie", SetCookie("", 0));
+    Finish(request, std::move(response), reply);
+  });
+  if (!posted) Finish(request, ErrorResponse(errors::ShuttingDown()), reply);
+}
+
 void HttpGateway::HandleSession(const HttpRequest& request,
                                 const std::shared_ptr<HttpReply>& reply) {
-  const auto cookie = [this](const std::string& value, std::int64_t max_age_s) {
-    return fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
-                       sessions_.cookie_name(), value, max_age_s, options_.tls ? "; Secure" : "");
-  };
   if (request.method == "POST") {
-    const Json body = Json::parse(request.body, nullptr, /*allow_exceptions=*/false);
-    if (!body.is_object() || !body.contains("token") || !body["token"].is_string()) {
+    const absl::StatusOr<Json> body = ParseJsonBody(request.body);
+    const auto token = body.ok() ? body->find("token") : Json::const_iterator();
+    if (!body.ok() || token == body->end() || !token->is_string()) {
       return Finish(request,
                     ErrorResponse(errors::BadField("token", "send {\"token\": \"...\"} as JSON")),
                     reply);
     }
     const std::int64_t now = calls_.parts().clock.NowNs();
-    const absl::StatusOr<Session> session = sessions_.LogIn(body["token"].get<std::string>(), now);
+    const absl::StatusOr<Session> session = sessions_.LogIn(token->get<std::string>(), now);
     if (!session.ok()) return Finish(request, ErrorResponse(session.status()), reply);
     HttpResponse response = SessionAnswer(*session);
     response.headers.emplace_back(
         "Set-Cookie",
-        cookie(sessions_.Cookie(*session), (session->expires_ns - now) / 1'000'000'000));
+        SetCookie(sessions_.Cookie(*session), (session->expires_ns - now) / 1'000'000'000));
     return Finish(request, std::move(response), reply);
   }
   const absl::StatusOr<Session> session = Identify(request);
@@ -197,10 +212,7 @@ void HttpGateway::HandleSession(const HttpRequest& request,
   if (absl::Status allowed = CheckWrite(request, *session); !allowed.ok()) {
     return Finish(request, ErrorResponse(allowed), reply);
   }
-  sessions_.End(*session);
-  HttpResponse response = JsonResponse(Json::object());
-  response.headers.emplace_back("Set-Cookie", cookie("", 0));
-  Finish(request, std::move(response), reply);
+  LogOut(request, *session, reply);
 }
 
 void HttpGateway::HandleApi(HttpRequest request, std::shared_ptr<HttpReply> reply) {
@@ -229,14 +241,18 @@ void HttpGateway::HandleApi(HttpRequest request, std::shared_ptr<HttpReply> repl
   if (!session.ok()) return Finish(request, ErrorResponse(session.status()), reply);
 
   const OptimizerParts& parts = calls_.parts();
+  const bool streams =
+      match.route->kind == ApiRoute::Kind::kJobFeed || match.route->kind == ApiRoute::Kind::kEvents;
+  if (streams && request.method == "HEAD") return reply->Send(StreamHead());
   if (match.route->kind == ApiRoute::Kind::kJobFeed) {
     HttpResponse head = StreamHead();
-    return reply->Stream(std::move(head), [this](std::shared_ptr<HttpStream> stream) {
-      return feed_.Join(std::move(stream));
-    });
+    return reply->Stream(std::move(head),
+                         [this, session = *session](std::shared_ptr<HttpStream> stream) {
+                           return WhileOpen(session, stream, feed_.Join(stream));
+                         });
   }
   if (match.route->kind == ApiRoute::Kind::kEvents) {
-    return OpenEvents(request, match.parameters.at(0), std::move(reply));
+    return OpenEvents(request, *session, match.parameters.at(0), std::move(reply));
   }
   Executor& executor = match.route->long_call ? parts.long_calls : parts.executor;
   const bool posted = executor.Post([this, match, reply, request] {
@@ -251,8 +267,16 @@ void HttpGateway::HandleApi(HttpRequest request, std::shared_ptr<HttpReply> repl
   }
 }
 
-void HttpGateway::OpenEvents(const HttpRequest& request, const std::string& job_id,
-                             std::shared_ptr<HttpReply> reply) {
+std::shared_ptr<HttpStreamSource> HttpGateway::WhileOpen(const Session& session,
+                                                         std::shared_ptr<HttpStream> stream,
+                                                         std::shared_ptr<HttpStreamSource> source) {
+  return streams_.Guard(std::move(stream), std::move(source), [this, session] {
+    return sessions_.IsOpen(session, calls_.parts().clock.NowNs());
+  });
+}
+
+void HttpGateway::OpenEvents(const HttpRequest& request, const Session& session,
+                             const std::string& job_id, std::shared_ptr<HttpReply> reply) {
   // A browser that comes back says what it saw last in the header.
   std::string after_text = request.Header("last-event-id");
   if (after_text.empty()) after_text = request.Query("after");
@@ -266,13 +290,14 @@ void HttpGateway::OpenEvents(const HttpRequest& request, const std::string& job_
                     reply);
     }
   }
-  const bool posted = calls_.parts().executor.Post([this, request, job_id, after, reply] {
+  const bool posted = calls_.parts().executor.Post([this, request, session, job_id, after, reply] {
     const absl::StatusOr<JobRow> job = calls_.Job(job_id);
     if (!job.ok()) return Finish(request, ErrorResponse(job.status()), reply);
-    reply->Stream(StreamHead(), [this, job_id, after](std::shared_ptr<HttpStream> stream) {
+    reply->Stream(StreamHead(), [this, session, job_id, after](std::shared_ptr<HttpStream> stream) {
       const OptimizerParts& parts = calls_.parts();
-      return EventStream::Start(parts.store, parts.events, parts.executor, job_id, after,
-                                std::move(stream));
+      return WhileOpen(
+          session, stream,
+          EventStream::Start(parts.store, parts.events, parts.executor, job_id, after, stream));
     });
   });
   if (!posted) Finish(request, ErrorResponse(errors::ShuttingDown()), reply);

@@ -10,6 +10,7 @@
 #include "server/http/assets.h"
 #include "server/http/job_feed.h"
 #include "server/http/message.h"
+#include "server/http/session_streams.h"
 #include "server/http/sessions.h"
 #include "server/optimizer_calls.h"
 
@@ -44,8 +45,14 @@ class HttpGateway final : public HttpHandler {
   absl::Status CheckWrite(const HttpRequest& request, const Session& session) const;
   void HandleApi(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void HandleSession(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
-  void OpenEvents(const HttpRequest& request, const std::string& job_id,
+  void LogOut(const HttpRequest& request, const Session& session,
+              const std::shared_ptr<HttpReply>& reply);
+  void OpenEvents(const HttpRequest& request, const Session& session, const std::string& job_id,
                   std::shared_ptr<HttpReply> reply);
+  std::shared_ptr<HttpStreamSource> WhileOpen(const Session& session,
+                                              std::shared_ptr<HttpStream> stream,
+                                              std::shared_ptr<HttpStreamSource> source);
+  std::string SetCookie(const std::string& value, std::int64_t max_age_s) const;
   HttpResponse SessionAnswer(const Session& session) const;
   void Finish(const HttpRequest& request, HttpResponse response,
               const std::shared_ptr<HttpReply>& reply) const;
@@ -56,6 +63,7 @@ class HttpGateway final : public HttpHandler {
   GatewayOptions options_;  // Read once open_.
   std::atomic<bool> open_{false};
   const Api api_;
+  SessionStreams streams_;
   JobFeed feed_;
 };
 

@@ -4,6 +4,7 @@
 // Answers as JSON, errors in one shape, and the headers that guard all of them.
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <nlohmann/json.hpp>
 
 #include "server/http/message.h"
@@ -16,6 +17,10 @@ HttpResponse JsonResponse(const nlohmann::json& json);
 // where one is at fault.
 HttpResponse ErrorResponse(const absl::Status& status);
 int HttpStatusOf(absl::StatusCode code);
+
+// A request's body as a JSON object, nested at most 32 deep: what handles JSON later may recurse.
+// kInvalidArgument otherwise.
+absl::StatusOr<nlohmann::json> ParseJsonBody(const std::string& body);
 
 // Head of a text/event-stream.
 HttpResponse StreamHead();

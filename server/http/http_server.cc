@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <thread>
@@ -111,6 +112,9 @@ class ConnectionOf final : public Connection {
   void Read() {
     parser_.emplace();
     parser_->header_limit(static_cast<std::uint32_t>(shared_->options.max_header_bytes));
+    // How large a body may be depends on the call: HeadArrived says. The parser's own limit, 1 MiB,
+    // would refuse the head of a larger one.
+    parser_->body_limit(std::numeric_limits<std::uint64_t>::max());
     lowest().expires_after(shared_->options.idle);
     http::async_read_header(
         stream_, buffer_, *parser_,

@@ -11,6 +11,22 @@ int HexDigit(char c) {
   return -1;
 }
 
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// Calls `take` with each element of a header's comma-separated list.
+template <typename Take>
+void EachListed(std::string_view list, Take take) {
+  while (!list.empty()) {
+    const auto end = list.find(',');
+    if (const std::string_view one = Trimmed(list.substr(0, end)); !one.empty()) take(one);
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
+  }
+}
+
 const std::string& Empty() {
   static const std::string empty;
   return empty;
@@ -28,6 +44,33 @@ const std::string& HttpRequest::Query(std::string_view key) const {
     if (name == key) return value;
   }
   return Empty();
+}
+
+bool HttpRequest::AcceptsGzip() const {
+  bool accepts = false;
+  bool named = false;
+  EachListed(Header("accept-encoding"), [&](std::string_view one) {
+    const auto semicolon = one.find(';');
+    const std::string_view coding = Trimmed(one.substr(0, semicolon));
+    if (coding != "gzip" && (coding != "*" || named)) return;
+    named = named || coding == "gzip";
+    const std::string_view weight =
+        semicolon == std::string_view::npos ? "" : Trimmed(one.substr(semicolon + 1));
+    // "q=0" and "q=0.000" refuse it.
+    accepts = !weight.starts_with("q=0") ||
+              weight.find_first_of("123456789", 3) != std::string_view::npos;
+  });
+  return accepts;
+}
+
+bool HttpRequest::HasEtag(std::string_view etag) const {
+  const auto strong = [](std::string_view tag) {
+    return tag.starts_with("W/") ? tag.substr(2) : tag;
+  };
+  bool has = false;
+  EachListed(Header("if-none-match"),
+             [&](std::string_view one) { has = has || one == "*" || strong(one) == strong(etag); });
+  return has;
 }
 
 bool PercentDecode(std::string_view text, bool plus_is_space, std::string& out) {

@@ -24,6 +24,10 @@ struct HttpRequest {
   // The value of a header or of a query's first such key; empty where it is missing.
   const std::string& Header(const std::string& lower_case_name) const;
   const std::string& Query(std::string_view key) const;
+  // Whether Accept-Encoding takes gzip.
+  bool AcceptsGzip() const;
+  // Whether If-None-Match names this entity tag, which may be weak.
+  bool HasEtag(std::string_view etag) const;
 };
 
 struct HttpResponse {

@@ -22,6 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kKeyFile[] = "dashboard.key";
+constexpr char kEndedFile[] = "dashboard.ended";  // {"id": expires_ns} of sessions that were ended.
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::chrono::hours kLifetime{24 * 30};
 
@@ -50,8 +51,10 @@ bool SameSecret(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Sessions::Sessions(std::string key, const std::string& data_dir_id, const Access& access)
+Sessions::Sessions(std::string key, std::string ended_path, const std::string& data_dir_id,
+                   const Access& access)
     : key_(std::move(key)),
+      ended_path_(std::move(ended_path)),
       login_secret_(NewToken()),
       cookie_name_("fettle_" + data_dir_id.substr(0, 8)),
       access_(access) {}
@@ -70,7 +73,25 @@ absl::StatusOr<std::unique_ptr<Sessions>> Sessions::Open(const std::string& data
     return absl::DataLossError(
         fmt::format("read {}: too short to sign with; remove it, and a new one is made", path));
   }
-  return std::unique_ptr<Sessions>(new Sessions(*std::move(key), data_dir_id, access));
+  std::unique_ptr<Sessions> sessions(
+      new Sessions(*std::move(key), data_dir + "/" + kEndedFile, data_dir_id, access));
+  FETTLE_RETURN_IF_ERROR(sessions->ReadEnded());
+  return sessions;
+}
+
+absl::Status Sessions::ReadEnded() {
+  const absl::StatusOr<std::string> text = ReadWholeFile(ended_path_);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  FETTLE_RETURN_IF_ERROR(text.status());
+  const Json ended = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, expires_ns] : ended.items()) {
+    if (expires_ns.is_number_integer()) ended_[id] = expires_ns.get<std::int64_t>();
+  }
+  if (ended.is_object()) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("read {}: not what it was written as; remove it and {}, which ends all sessions",
+                  ended_path_, kKeyFile));
 }
 
 std::string Sessions::Sign(std::string_view text) const {
@@ -124,7 +145,7 @@ std::optional<Session> Sessions::FromCookie(std::string_view value, std::int64_t
   session.name = payload.value("name", "");
   session.token = payload.value("token", "");
   session.expires_ns = payload.value("expires_ns", std::int64_t{0});
-  if (session.expires_ns <= now_ns) return std::nullopt;
+  if (!IsOpen(session, now_ns)) return std::nullopt;
   if (session.token.empty()) {
     session.role = AccessRole::kOperate;
   } else {
@@ -132,8 +153,6 @@ std::optional<Session> Sessions::FromCookie(std::string_view value, std::int64_t
     if (token == nullptr || !Grants(token->role, AccessRole::kRead)) return std::nullopt;
     session.role = token->role;
   }
-  const std::lock_guard lock(mutex_);
-  if (ended_.contains(session.id)) return std::nullopt;
   return session;
 }
 
@@ -148,9 +167,17 @@ absl::StatusOr<Session> Sessions::FromBearer(std::string_view authorization) con
   return session;
 }
 
-void Sessions::End(const Session& session) {
+bool Sessions::IsOpen(const Session& session, std::int64_t now_ns) const {
+  if (session.id.empty()) return true;
   const std::lock_guard lock(mutex_);
-  ended_.insert(session.id);
+  return session.expires_ns > now_ns && !ended_.contains(session.id);
+}
+
+absl::Status Sessions::End(const Session& session, std::int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ended_, [now_ns](const auto& one) { return one.second <= now_ns; });
+  ended_[session.id] = session.expires_ns;
+  return WriteFileDurably(ended_path_, Json(ended_).dump());
 }
 
 std::string Sessions::CsrfToken(const Session& session) const { return Sign("csrf:" + session.id); }

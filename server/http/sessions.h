@@ -5,9 +5,9 @@
 // program sends its token with each call.
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -46,20 +46,27 @@ class Sessions {
   std::optional<Session> FromCookie(std::string_view value, std::int64_t now_ns) const;
   // Of an Authorization header. kUnauthenticated: unknown.
   absl::StatusOr<Session> FromBearer(std::string_view authorization) const;
-  void End(const Session& session);
+  // Whether it has neither expired nor been ended. A program's never does.
+  bool IsOpen(const Session& session, std::int64_t now_ns) const;
+  // Ends a session, also over a restart: its id is kept until it would have expired. Errors: of
+  // writing the file; it has then ended until the server stops.
+  absl::Status End(const Session& session, std::int64_t now_ns);
   // Proves that a write comes from a page of this session.
   std::string CsrfToken(const Session& session) const;
 
  private:
-  Sessions(std::string key, const std::string& data_dir_id, const Access& access);
+  Sessions(std::string key, std::string ended_path, const std::string& data_dir_id,
+           const Access& access);
+  absl::Status ReadEnded();
   std::string Sign(std::string_view text) const;
 
   const std::string key_;
+  const std::string ended_path_;
   const std::string login_secret_;
   const std::string cookie_name_;
   const Access& access_;
   mutable std::mutex mutex_;
-  std::set<std::string> ended_;  // Guarded by mutex_. Ids, until the server stops.
+  std::map<std::string, std::int64_t> ended_;  // Guarded by mutex_. When those would expire, by id.
 };
 
 }  // namespace fettle

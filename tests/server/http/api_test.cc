@@ -128,6 +128,14 @@ TEST_F(HttpTest, PagesHoldEveryRowOnceInOrder) {
       }
     }
   }
+  std::set<std::string> timed;
+  const std::vector<Json> cases = pages("/api/v1/cases?", "cases");
+  for (const Json& row : cases) {
+    EXPECT_TRUE(
+        timed.insert(row["variant_id"].get<std::string>() + row["case"].get<std::string>()).second);
+  }
+  EXPECT_EQ(cases.size(), GetJson("/api/v1/cases?limit=500")["cases"].size());
+  EXPECT_GE(cases.size(), total);
   const std::string job = *jobs.begin();
   EXPECT_EQ(pages("/api/v1/jobs/" + job + "/candidates?", "candidates").size(),
             static_cast<std::size_t>(kCandidates));
@@ -149,9 +157,11 @@ TEST_F(HttpTest, SearchesAndFilters) {
   for (const std::string bad :
        {"/api/v1/variants?sort=size", "/api/v1/variants?status=good", "/api/v1/variants?limit=0",
         "/api/v1/variants?limit=x", "/api/v1/variants?cursor=1", "/api/v1/variants?cursor=x:y",
-        "/api/v1/variants?q=a+b+c+d", "/api/v1/variants?q=%ff", "/api/v1/jobs?cursor=abc",
-        "/api/v1/jobs/x/candidates?verdict=GOOD", "/api/v1/variants?sort=task&cursor=!:v",
-        "/api/v1/variants?sort=ratio&cursor=nan:v"}) {
+        "/api/v1/variants?q=a+b+c+d", "/api/v1/variants?q=%ff", "/api/v1/variants?q=a%00",
+        "/api/v1/variants?limit=99999999999999999999", "/api/v1/variants?limit=-1",
+        "/api/v1/cases?limit=0", "/api/v1/cases?cursor=x", "/api/v1/cases?status=good",
+        "/api/v1/jobs?cursor=abc", "/api/v1/jobs/x/candidates?verdict=GOOD",
+        "/api/v1/variants?sort=task&cursor=!:v", "/api/v1/variants?sort=ratio&cursor=nan:v"}) {
     const RawResponse response = Get(bad);
     EXPECT_EQ(response.status, 400) << bad << response.body;
     EXPECT_TRUE(Json::parse(response.body)["error"].contains("field")) << bad;
@@ -242,7 +252,42 @@ TEST_F(HttpTest, SubmitsCancelsAndResumes) {
   refused("target", 5);
   refused("target", "z80");
   refused("proposer", "oracle");
+  refused("targt", "cpu");
   EXPECT_EQ(Post("/api/v1/jobs", "{").status, 400);
+  EXPECT_EQ(Post("/api/v1/jobs/" + id + "/resume", R"({"budgt": {}})").status, 400);
+  // Deep enough to overflow the stack of what would write it out again.
+  const std::size_t deep = 2'000'000;
+  const RawResponse nested = Post(
+      "/api/v1/jobs", R"({"options": )" + std::string(deep, '[') + std::string(deep, ']') + "}");
+  EXPECT_EQ(nested.status, 400);
+  EXPECT_NE(nested.body.find("nest"), std::string::npos) << nested.body;
+  // A large task arrives whole.
+  Json large = body;
+  large["request_id"] = "large";
+  large["task_files"]["unused.bin"] = Base64Encode(std::string(3U << 20, 'x'));
+  const RawResponse arrived = Post("/api/v1/jobs", large.dump());
+  EXPECT_EQ(arrived.body.find("Bad Request"), std::string::npos) << arrived.body;
+}
+
+TEST_F(HttpTest, DescribesWhatIsSent) {
+  StartHttp();
+  LogIn();
+  const Json description = GetJson("/api/v1/openapi.json");
+  const Json& schemas = description["components"]["schemas"];
+  for (const auto& [path, schema, example] :
+       {std::tuple{"/api/v1/jobs", "SubmitRequest",
+                   Json{{"task_files", {{"task.yaml", "YQ=="}}},
+                        {"budget", {{"candidates", 4}, {"usd", 0.5}}},
+                        {"seed", "1"}}},
+        std::tuple{"/api/v1/jobs/{job}/resume", "ResumeRequest", Json{{"budget", Json::object()}}},
+        std::tuple{"/api/v1/session", "LoginRequest", Json{{"token", "1"}}}}) {
+    const Json& operation = description["paths"][path]["post"];
+    EXPECT_EQ(operation["requestBody"]["content"]["application/json"]["schema"]["$ref"],
+              std::string("#/components/schemas/") + schema);
+    Validate(schemas, schemas[schema], example, path);
+  }
+  EXPECT_EQ(description["paths"]["/api/v1/jobs/{job}/cancel"]["post"]["parameters"][1]["name"],
+            "X-Fettle-CSRF");
 }
 
 TEST_F(HttpTest, ExportsListsAndBundles) {

@@ -134,11 +134,49 @@ TEST_F(HttpTest, SessionsOutliveARestartAndEndWhenTold) {
   EXPECT_EQ(ended.status, 200);
   EXPECT_NE(ended.Header("set-cookie").find("Max-Age=0"), std::string::npos);
   EXPECT_EQ(Get("/api/v1/jobs").status, 401);
+  server_.reset();
+  StartHttp();
+  EXPECT_EQ(Get("/api/v1/jobs").status, 401) << "a restart does not bring it back";
   LogIn();
   server_.reset();
   std::filesystem::remove(folder_.str() + "/data/dashboard.key");
   StartHttp();
   EXPECT_EQ(Get("/api/v1/jobs").status, 401) << "the key that signed it is gone";
+}
+
+TEST_F(HttpTest, StreamsEndWithTheirSession) {
+  StartHttp();
+  LogIn();
+  const std::string id = Submit(Request("one")).id();
+  RawConnection stream = OpenStream("/api/v1/jobs/" + id + "/stream");
+  ASSERT_EQ(NextEvent(stream)->id, "1");
+  RawConnection feed = OpenStream("/api/v1/jobs/stream");
+  ASSERT_TRUE(NextEvent(feed).has_value());
+  const RawHeaders mine = {{"Cookie", cookie_}, {"X-Fettle-CSRF", csrf_}};
+  LogIn();  // Another browser.
+  RawConnection other = OpenStream("/api/v1/jobs/" + id + "/stream");
+  ASSERT_EQ(NextEvent(other)->id, "1");
+  EXPECT_EQ(RawRequest(port_, "DELETE", "/api/v1/session", mine).status, 200);
+  EXPECT_FALSE(NextEvent(stream).has_value());
+  EXPECT_FALSE(NextEvent(feed).has_value());
+  StartWorker(HonestAnswer);
+  EXPECT_EQ(NextEvent(other)->id, "2") << "others go on";
+}
+
+TEST_F(HttpTest, AHeadOfAStreamHasNoBody) {
+  StartHttp();
+  LogIn();
+  const std::string id = Submit(Request("one")).id();
+  for (const std::string& target :
+       {"/api/v1/jobs/" + id + "/stream", std::string("/api/v1/jobs/stream")}) {
+    RawConnection connection(port_);
+    connection.Send("HEAD " + target + " HTTP/1.1\r\nConnection: close\r\nHost: 127.0.0.1:" +
+                    std::to_string(port_) + "\r\nCookie: " + cookie_ + "\r\n\r\n");
+    const RawResponse head = connection.Head();
+    EXPECT_EQ(head.status, 200) << target;
+    EXPECT_EQ(head.Header("content-type"), "text/event-stream");
+    EXPECT_FALSE(connection.Until("\n").has_value()) << target;
+  }
 }
 
 TEST_F(HttpTest, GuardsEveryAnswer) {
@@ -205,7 +243,15 @@ TEST_F(HttpTest, RefusesWhatIsNoRequest) {
   EXPECT_EQ(send("GET nothing HTTP/1.1\r\n" + host + "\r\n"), 400);
   EXPECT_EQ(send("GET / HTTP/1.1\r\n" + host + "X: " + std::string(20'000, 'x') + "\r\n\r\n"), 431);
   EXPECT_EQ(Post("/api/v1/session", std::string(100'000, 'x')).status, 413);
-  EXPECT_EQ(send("POST /api/v1/jobs HTTP/1.1\r\n" + host + "Content-Length: 1000000\r\n\r\n"), 413);
+  for (const std::string length : {"1000000", "2000000", "99999999999", "18446744073709551615"}) {
+    EXPECT_EQ(
+        send("POST /api/v1/jobs HTTP/1.1\r\n" + host + "Content-Length: " + length + "\r\n\r\n"),
+        413)
+        << length;
+  }
+  EXPECT_EQ(send("POST /api/v1/jobs HTTP/1.1\r\n" + host +
+                 "Transfer-Encoding: chunked\r\n\r\n20000\r\n" + std::string(0x20000, 'x')),
+            413);
   EXPECT_EQ(RawRequest(port_, "PUT", "/api/v1/jobs").status, 405);
   EXPECT_EQ(RawRequest(port_, "PUT", "/api/v1/jobs").Header("allow"), "GET, POST");
   EXPECT_EQ(RawRequest(port_, "POST", "/").status, 405);

@@ -34,6 +34,30 @@ TEST(HttpMessage, FindsCookies) {
   EXPECT_EQ(CookieValue("", "b"), "");
 }
 
+TEST(HttpMessage, KnowsWhoTakesGzip) {
+  const auto accepts = [](const std::string& header) {
+    HttpRequest request;
+    request.headers["accept-encoding"] = header;
+    return request.AcceptsGzip();
+  };
+  for (const char* yes : {"gzip", "br, gzip", "deflate;q=0.5,gzip;q=0.1", "*", "br;q=0, *;q=0.5"}) {
+    EXPECT_TRUE(accepts(yes)) << yes;
+  }
+  for (const char* no : {"", "br", "gzip;q=0", "gzip; q=0.000", "x-gzipped", "gzip;q=0, *"}) {
+    EXPECT_FALSE(accepts(no)) << no;
+  }
+}
+
+TEST(HttpMessage, FindsEntityTagsInLists) {
+  const auto has = [](const std::string& header) {
+    HttpRequest request;
+    request.headers["if-none-match"] = header;
+    return request.HasEtag("W/\"a\"");
+  };
+  for (const char* yes : {"W/\"a\"", "\"a\"", "\"b\", W/\"a\"", "*"}) EXPECT_TRUE(has(yes)) << yes;
+  for (const char* no : {"", "a", "W/\"b\"", "W/\"aa\""}) EXPECT_FALSE(has(no)) << no;
+}
+
 TEST(ApiParts, CursorsComeBackAsTheyWere) {
   SortCursor cursor;
   cursor.id = "v1";
