@@ -31,8 +31,32 @@ test("logging out ends it, also in other tabs", async ({ app, seeded, context })
   await expect(other.getByRole("heading", { level: 1, name: "Variants" })).toBeVisible();
   await app.getByRole("button", { name: "Log out" }).click();
   await expect(app.getByRole("heading", { name: "Log in to fettle" })).toBeVisible();
-  await other.getByRole("link", { name: "Devices" }).click();
   await expect(other.getByRole("heading", { name: "Log in to fettle" })).toBeVisible();
+});
+
+test("a session that ended elsewhere asks this page to log in, and then goes on where it was", async ({ app, seeded, browser }) => {
+  await app.goto(`${seeded.url}/variants?status=`);
+  await expect(app.getByText("60 found")).toBeVisible();
+  await app.waitForFunction(() => document.querySelector(".dot.live-on") !== null);
+  // The same session in another window logs out: its streams end at once, here too.
+  const other = await browser.newContext({ storageState: await app.context().storageState() });
+  const page = await other.newPage();
+  await page.goto(`${seeded.url}/jobs`);
+  await page.getByRole("button", { name: "Log out" }).click();
+  await expect(page.getByRole("heading", { name: "Log in to fettle" })).toBeVisible();
+  await other.close();
+  await expect(app.getByRole("heading", { name: "Log in to fettle" })).toBeVisible();
+  await app.getByLabel("Token").fill(readFileSync(join(seeded.data, "operate.token"), "utf8").trim());
+  await app.getByRole("button", { name: "Log in" }).click();
+  await expect(app.getByText("60 found")).toBeVisible();
+  expect(app.url()).toContain("/variants?status=");
+});
+
+test("a phone can log out", async ({ app, seeded }) => {
+  await app.setViewportSize({ width: 390, height: 844 });
+  await app.goto(`${seeded.url}/jobs`);
+  await app.getByRole("button", { name: "Log out" }).click();
+  await expect(app.getByRole("heading", { name: "Log in to fettle" })).toBeVisible();
 });
 
 test("a reader sees no actions", async ({ app, seeded }) => {

@@ -95,6 +95,13 @@ test("shows samples, clocks and power of a case", async ({ app, seeded }) => {
   await expect(app.getByText(/clock 1\.\d+–1\.\d+ GHz · power \d+–\d+ W/)).toBeVisible();
 });
 
+test("shows what the tools of compute-sanitizer said", async ({ app, seeded }) => {
+  await app.goto(`${seeded.url}/variants?status=`);
+  await app.goto(seeded.url + (await firstLink(app, "Variants")));
+  const rows = app.getByRole("region", { name: "Tools of compute-sanitizer" }).locator("tbody tr");
+  await expect(rows).toHaveText([/^initchecknot runseeded$/, /^memcheckpassed–$/, /^racecheckpassedseeded$/, /^synccheckpassed–$/]);
+});
+
 test("filters candidates by verdict and opens one", async ({ app, seeded }) => {
   await app.goto(seeded.url + (await firstLink(app, "Jobs")));
   await app.getByRole("button", { name: /^win/ }).click();
@@ -106,6 +113,11 @@ test("filters candidates by verdict and opens one", async ({ app, seeded }) => {
   await expect(app.getByRole("heading", { level: 1, name: /Candidate \d+/ })).toBeVisible();
   await app.getByRole("tab", { name: "Source" }).click();
   await expect(app.getByText("__global__").first()).toBeVisible();
+  const digest = app.url().split("/").pop()!.split("?")[0]!;
+  await app.getByText("accepted as").getByRole("link").click();
+  await expect(app.getByRole("tab", { name: "Evidence" })).toBeVisible();
+  await app.getByRole("tab", { name: "Provenance" }).click();
+  await expect(app.getByRole("link", { name: digest.slice(0, 12) })).toBeVisible();
 });
 
 test("copies an id", async ({ app, seeded, context }) => {

@@ -41,8 +41,27 @@ function Live() {
   );
 }
 
+function LogOut({ role, wide }: { role: string; wide?: boolean }) {
+  const [, navigate] = useLocation();
+  return (
+    <button
+      type="button"
+      className={wide ? "button plain wide-only" : "button plain"}
+      title={`Logged in with role ${role}`}
+      onClick={() => {
+        void logOut().finally(() => {
+          queryClient.clear();
+          navigate("/login");
+        });
+      }}
+    >
+      Log out
+    </button>
+  );
+}
+
 function Shell({ role }: { role: string }) {
-  const [location, navigate] = useLocation();
+  const [location] = useLocation();
   const connection = useConnection();
   const here = location === "/" ? "/jobs" : location;
   useJobFeed(
@@ -76,19 +95,7 @@ function Shell({ role }: { role: string }) {
         <div className="tools">
           <Live />
           <ThemeButton />
-          <button
-            type="button"
-            className="button plain wide-only"
-            title={`Logged in with role ${role}`}
-            onClick={() => {
-              void logOut().finally(() => {
-                queryClient.clear();
-                navigate("/login");
-              });
-            }}
-          >
-            Log out
-          </button>
+          <LogOut role={role} wide />
         </div>
       </header>
       {connection === "lost" && (
@@ -118,6 +125,10 @@ function Shell({ role }: { role: string }) {
           </Suspense>
         </ErrorBoundary>
       </main>
+      <footer className="foot narrow-only muted">
+        <span>Logged in with role {role}</span>
+        <LogOut role={role} />
+      </footer>
     </>
   );
 }

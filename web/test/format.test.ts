@@ -23,6 +23,18 @@ describe("numbers", () => {
     expect(format.bytesPerSecond(0)).toBe(format.dash);
     expect(format.figure(NaN)).toBe(format.dash);
   });
+  it("label a time axis by hour, with the day where it changes", () => {
+    const at = (day: number, hour: number) => new Date(2026, 2, day, hour, 5).getTime() / 1e3;
+    expect(format.axisTimes([at(1, 14), at(1, 23), at(2, 1), at(2, 2)])).toEqual(["14:05\n2026-03-01", "23:05", "01:05\n2026-03-02", "02:05"]);
+    expect(format.axisTimes([at(1, 14) + 30])).toEqual(["14:05:30\n2026-03-01"]);
+    expect(format.axisTimes([])).toEqual([]);
+  });
+  it("count memory in powers of two", () => {
+    expect(format.bytes(512)).toBe("512 B");
+    expect(format.bytes(17408)).toBe("17.0 KiB");
+    expect(format.bytes(25276514304)).toBe("23.5 GiB");
+    expect(format.bytes(-1)).toBe(format.dash);
+  });
   it("say speed-ups with their intervals", () => {
     expect(format.ratio(1.8444)).toBe("1.84×");
     expect(format.ratio(123.4)).toBe("123.4×");

@@ -58,8 +58,9 @@ describe("bestSoFar", () => {
       point(2, { verdict: "WIN", ratio: 2, judgedMs: 50 }),
       point(3, { verdict: "WIN", ratio: 1.5, judgedMs: 10 }),
       point(4, { judgedMs: 60 }),
+      point(5, { verdict: "WIN", ratio: 1.9, judgedMs: 70 }), // Faster side by side, in a slower hour.
     ];
-    expect(bestSoFar(points)).toEqual([0, 2, 1.5, 2]);
+    expect(bestSoFar(points)).toEqual([0, 2, 1.5, 2, 1.9]);
   });
 });
 

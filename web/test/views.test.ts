@@ -9,6 +9,7 @@ import { roundsOf, turnsOf } from "../src/lib/conversation";
 import { aaRate, ceilingsText, healthText } from "../src/lib/devices";
 import { factsLine, flatFacts } from "../src/lib/facts";
 import { ceilingLines, ceilingsFor, ceilingsOf, place } from "../src/lib/roofline";
+import { toolResults } from "../src/lib/sanitizers";
 import { counts, gaps, sideBySide } from "../src/lib/sidebyside";
 import { readParameters, writeParameters } from "../src/lib/url";
 
@@ -33,6 +34,18 @@ function timed(more: Partial<VariantCase>): VariantCase {
     ...more,
   };
 }
+
+describe("tools of compute-sanitizer", () => {
+  it("are read from what they said", () => {
+    expect(toolResults({ memcheck: "passed", racecheck: "failed: Race: of two writes", initcheck: "not_run: no summary", other: "odd" })).toEqual([
+      { tool: "memcheck", result: "passed", note: "" },
+      { tool: "racecheck", result: "failed", note: "Race: of two writes" },
+      { tool: "initcheck", result: "not run", note: "no summary" },
+      { tool: "other", result: "not known", note: "odd" },
+    ]);
+    expect(toolResults(undefined)).toEqual([]);
+  });
+});
 
 describe("side by side", () => {
   const rows = (a: string, b: string) => sideBySide(diffLines(a, b));

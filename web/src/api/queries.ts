@@ -166,6 +166,18 @@ export function useVariant(id: string) {
   });
 }
 
+/** The variant that a candidate became; null where it became none. */
+export function useVariantOf(jobId: string, digest: string, won: boolean) {
+  return useQuery<Variant | null>({
+    queryKey: ["variants", "of", jobId, digest],
+    enabled: won,
+    queryFn: async ({ signal }) => {
+      const page = await get<VariantPage>(withQuery("/api/v1/variants", { job: jobId, limit: 500 }), signal);
+      return page.variants.find((one) => one.candidate_digest === digest) ?? null;
+    },
+  });
+}
+
 /** Facts of the variants on screen: read in one go, and kept, since they never change. */
 export function useFacts(ids: string[]) {
   return useQuery<Map<string, FactSummary>>({
@@ -212,7 +224,7 @@ export function useCases(filter: CaseFilter, enabled = true) {
       let cursor = "";
       do {
         const page = await get<{ cases: VariantCase[]; next_cursor: string }>(
-          withQuery("/api/v1/cases", { ...filter, cursor }),
+          withQuery("/api/v1/cases", { ...filter, limit: 500, cursor }),
           signal,
         );
         all.push(...page.cases);

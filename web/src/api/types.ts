@@ -160,6 +160,7 @@ export interface Verification {
   cases: CaseReport[];
   seeds?: string[];
   check_mode?: string;
+  sanitizers?: Record<string, string>; // What compute-sanitizer's tools said, by tool; missing: none was to run.
   warnings?: string[];
   failure?: Verdict;
 }

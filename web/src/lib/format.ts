@@ -113,6 +113,30 @@ export function absolute(ns: number): string {
   );
 }
 
+/** "17 KiB"; for what memory holds. */
+export function bytes(value: number): string {
+  if (!Number.isFinite(value) || value < 0) return dash;
+  if (value < 1024) return `${value} B`;
+  return scaled(value, [
+    [2 ** 10, "KiB"],
+    [2 ** 20, "MiB"],
+    [2 ** 30, "GiB"],
+    [2 ** 40, "TiB"],
+  ]);
+}
+
+/** Labels of a time axis at `seconds`: "14:05", with the date below the first and where the day changes. */
+export function axisTimes(seconds: number[]): string[] {
+  const short = seconds.every((one) => one % 60 === 0) ? 5 : 8; // With seconds where they tell labels apart.
+  let day = "";
+  return seconds.map((one) => {
+    const [date = "", time = ""] = absolute(one * 1e9).split(" ");
+    const label = date === day ? time.slice(0, short) : `${time.slice(0, short)}\n${date}`;
+    day = date;
+    return label;
+  });
+}
+
 /** Tunable values as "BLOCK=256 ROWS=4". */
 export function values(object: Record<string, unknown> | null | undefined): string {
   const entries = Object.entries(object ?? {});

@@ -87,14 +87,17 @@ export function kindOf(point: Point): "win" | "measured" | "failed" | "open" {
   return point.ratio > 0 ? "measured" : "failed";
 }
 
-/** The best confirmed speed-up up to each point, in order of judgement; 0 before the first. */
+/**
+ * The speed-up of the best so far at each point, in order of judgement; 0 before the first. What wins beat the
+ * best before it side by side, so the last that won is the best, whatever its own figure.
+ */
 export function bestSoFar(points: Point[]): number[] {
   const order = points.map((_, index) => index).sort((a, b) => points[a]!.judgedMs - points[b]!.judgedMs);
   const best = new Array<number>(points.length).fill(0);
   let sofar = 0;
   for (const index of order) {
     const point = points[index]!;
-    if (point.verdict === "WIN") sofar = Math.max(sofar, point.ratio);
+    if (point.verdict === "WIN") sofar = point.ratio;
     best[index] = sofar;
   }
   return best;

@@ -1,6 +1,6 @@
 import { lazy, Suspense } from "react";
 import { Link } from "wouter";
-import { useCandidate, useJob } from "../api/queries";
+import { useCandidate, useJob, useVariantOf } from "../api/queries";
 import { ratio, values, words } from "../lib/format";
 import { useParameters } from "../lib/url";
 import { BuildList, MeasurementTable, VerificationTable, caseNames } from "../ui/evidence";
@@ -26,6 +26,7 @@ export default function CandidatePage({ jobId, digest }: { jobId: string; digest
   const candidate = useCandidate(jobId, digest);
   const parent = useCandidate(jobId, view.tab === "diff" ? (candidate.data?.parent ?? "") : "");
   const job = useJob(jobId);
+  const variant = useVariantOf(jobId, candidate.data?.digest ?? "", candidate.data?.verdict?.verdict === "WIN");
   if (candidate.isPending) return <LoadingState />;
   if (!candidate.data) return <ErrorState error={candidate.error} retry={() => void candidate.refetch()} />;
   const it = candidate.data;
@@ -40,9 +41,14 @@ export default function CandidatePage({ jobId, digest }: { jobId: string; digest
           of <Link href={`/jobs/${jobId}`}>{job.data?.task_name ?? jobId}</Link>
         </span>
         <CopyId id={it.digest} label="candidate digest" />
+        {variant.data && (
+          <span>
+            accepted as <Link href={`/variants/${variant.data.id}`}>{variant.data.id}</Link>
+          </span>
+        )}
       </div>
       <div className="tiles">
-        <Tile label="Speed-up" note="over the job's denominator">
+        <Tile label="Speed-up" note="over what it was measured against">
           {ratio(it.ratio)}
         </Tile>
         <Tile label="Reason" small note={it.verdict?.stage ? `decided at ${it.verdict.stage}` : undefined}>
@@ -57,8 +63,10 @@ export default function CandidatePage({ jobId, digest }: { jobId: string; digest
       </div>
       {it.verdict?.message && <p>{it.verdict.message}</p>}
       <Card title="Rationale">
-        {it.rationale ? <pre className="text">{it.rationale}</pre> : <NotRecorded>The proposer gave no rationale.</NotRecorded>}
-        <Facts rows={[["Parent", it.parent ? <Link key="p" href={`/jobs/${jobId}/candidates/${it.parent.slice(0, 16)}`}>{it.parent.slice(0, 12)}</Link> : "none"]]} />
+        <div className="columns">
+          {it.rationale ? <pre className="text">{it.rationale}</pre> : <NotRecorded>The proposer gave no rationale.</NotRecorded>}
+          <Facts rows={[["Parent", it.parent ? <Link key="p" href={`/jobs/${jobId}/candidates/${it.parent.slice(0, 16)}`}>{it.parent.slice(0, 12)}</Link> : "none"]]} />
+        </div>
       </Card>
       <section className="card">
         <Tabs label="About this candidate" tabs={tabs} current={tab} onChange={(key) => setView({ tab: key })} />

@@ -55,7 +55,7 @@ function ByShape({ variants }: { variants: Variant[] }) {
             {variants.map((variant) => (
               <th scope="col" key={variant.id}>
                 <Link href={`/variants/${variant.id}`}>{shortId(variant.id)}</Link> {variant.target}
-                <div className="mono">{values(variant.values)}</div>
+                <div className="mono wrap">{values(variant.values)}</div>
               </th>
             ))}
           </tr>
@@ -123,10 +123,10 @@ function Families({ left, right }: { left: string; right: string }) {
         <thead>
           <tr>
             <th scope="col">Kernel family</th>
-            <th scope="col" className="num">Cases</th>
             <th scope="col" className="num">
               Time {left} / {right}
             </th>
+            <th scope="col" className="num">Cases</th>
             <th scope="col" style={{ width: "45%" }}>Cases from the least to the largest ratio</th>
           </tr>
         </thead>
@@ -136,10 +136,10 @@ function Families({ left, right }: { left: string; right: string }) {
               <td>
                 {row.task} <span className="muted">({row.ratio < 1 ? `${left} is faster` : `${right} is faster`})</span>
               </td>
-              <td className="num">{row.cases}</td>
               <td className="num">
                 <b>{ratio(row.ratio)}</b>
               </td>
+              <td className="num">{row.cases}</td>
               <td>
                 <span className="speed" title={`${ratio(row.low)} to ${ratio(row.high)}`}>
                   <DotRow low={row.low} value={row.ratio} high={row.high} from={from} to={to} />

@@ -4,7 +4,7 @@ import type { DeviceHealth, DeviceReport, Worker } from "../api/types";
 import { aaRate, ceilingsText, healthText } from "../lib/devices";
 import { bytesPerSecond, count, dash, percent, shortId } from "../lib/format";
 import { DriftPlot } from "../plots/drift-plot";
-import { Card, CopyId, Facts, Time, plainRows } from "../ui/parts";
+import { Card, Command, CopyId, Facts, Time, plainRows } from "../ui/parts";
 import { EmptyState, ErrorState, LoadingState, NotRecorded } from "../ui/states";
 
 const stateStyle: Record<string, string> = { idle: "win", busy: "info", draining: "warn", lost: "bad" };
@@ -26,7 +26,7 @@ function HealthBadge({ report }: { report: DeviceReport }) {
 /** What was measured of a device itself, or how to measure it. */
 function reportRows(report: DeviceReport): [string, ReactNode][] {
   return [
-    ["Ceilings", report.ceilings ? ceilingsText(report.ceilings) : <>not measured yet; a job measures them, or <code>fettle doctor --ceilings</code></>],
+    ["Ceilings", report.ceilings ? ceilingsText(report.ceilings) : <>not measured yet; a job measures them, or <Command text="fettle doctor --ceilings" /></>],
     [
       "A/A rate",
       report.aa ? (
@@ -35,7 +35,7 @@ function reportRows(report: DeviceReport): [string, ReactNode][] {
         </>
       ) : (
         <>
-          not measured yet; <code>fettle doctor --aa --target {report.target}</code> on {report.host}
+          not measured yet; <Command text={`fettle doctor --aa --target ${report.target}`} /> on {report.host}
         </>
       ),
     ],

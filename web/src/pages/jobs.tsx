@@ -6,7 +6,7 @@ import { burns } from "../lib/budget";
 import { count, ratio } from "../lib/format";
 import { useParameters } from "../lib/url";
 import { Grid, type Column } from "../ui/grid";
-import { CopyId, Meter, Select, StateBadge, Time, VerdictStack, useNow } from "../ui/parts";
+import { Command, CopyId, Meter, Select, StateBadge, Time, VerdictStack, useNow } from "../ui/parts";
 import { EmptyState, ErrorState, LoadingState } from "../ui/states";
 
 const states = ["queued", "running", "succeeded", "failed", "cancelled"];
@@ -155,7 +155,7 @@ export function JobsPage() {
             ) : (
               <EmptyState title="No jobs yet">
                 <p>
-                  Submit one: <code>fettle submit tasks/layernorm --target auto --candidates 100</code>
+                  Submit one: <Command text="fettle submit tasks/layernorm --target auto --candidates 100" />
                 </p>
               </EmptyState>
             )

@@ -7,7 +7,7 @@ import { absolute, dash, interval, percent, ratio, shortId, values, words } from
 import { useParameters } from "../lib/url";
 import { Conversation } from "../ui/conversation";
 import { BuildList, MeasurementTable, VerificationTable, caseNames } from "../ui/evidence";
-import { CopyId, Facts, Select, StatusBadge, Tabs, Tile, Time, plainRows } from "../ui/parts";
+import { Command, CopyId, Facts, Select, StatusBadge, Tabs, Tile, Time, plainRows } from "../ui/parts";
 import { ErrorState, LoadingState, NotRecorded } from "../ui/states";
 
 const Source = lazy(() => import("../code/highlighted"));
@@ -131,7 +131,9 @@ function FactsTab({ variant }: { variant: Variant }) {
           </div>
         );
       })}
-      <NotRecorded>Hardware counters are not recorded for this variant.</NotRecorded>
+      <NotRecorded>
+        Hardware counters are not kept with a variant; where its device is, <Command text={`fettle profile ${variant.id} --counters`} /> takes them.
+      </NotRecorded>
       <BuildList builds={provenance?.builds} />
     </>
   );
@@ -149,7 +151,12 @@ function ProvenanceTab({ variant }: { variant: Variant }) {
             ["Job", <Link key="j" href={`/jobs/${variant.job_id}`}>{variant.job_id}</Link>],
             ["Candidate", <Link key="c" href={`/jobs/${variant.job_id}/candidates/${variant.candidate_digest.slice(0, 16)}`}>{shortId(variant.candidate_digest)}</Link>],
             ["Task digest", <CopyId key="t" id={variant.task_digest} label="task digest" />],
-            ["Parents", (p?.parents ?? []).length === 0 ? "none" : (p?.parents ?? []).map(shortId).join(" ← ")],
+            ["Parents", (p?.parents ?? []).length === 0 ? "none" : (p?.parents ?? []).map((digest, index) => (
+                    <span key={digest}>
+                      {index > 0 && " ← "}
+                      <Link href={`/jobs/${variant.job_id}/candidates/${digest.slice(0, 16)}`}>{shortId(digest)}</Link>
+                    </span>
+                  ))],
             ["Replaces", p?.variant?.supersedes ? <Link key="s" href={`/variants/${p.variant.supersedes}`}>{p.variant.supersedes}</Link> : "no earlier variant"],
             ["Proposer", `${p?.proposer?.name ?? dash} ${p?.proposer?.technique ?? ""}`],
             ["Accepted", absolute(variant.accepted_ns)],
@@ -197,7 +204,7 @@ function ReproduceTab({ variant }: { variant: Variant }) {
       </p>
       {commands.map((command) => (
         <p key={command}>
-          <CopyId id={command} label="command" full />
+          <CopyId id={command} label="command" command />
         </p>
       ))}
       <p className="muted">

@@ -79,6 +79,15 @@ export function xAxis(colors: Colors, more: uPlot.Axis = {}): uPlot.Axis {
   return axis(colors, { size: 28, ...more });
 }
 
+/** Steps of an axis that counts. */
+export const whole = [1, 2, 5].flatMap((step) => [1, 10, 100, 1e3, 1e4, 1e5].map((ten) => step * ten)).sort((a, b) => a - b);
+
+/** Room at both ends, so that no mark is cut. */
+export function margin(_plot: uPlot, min: number, max: number): [number, number] {
+  const room = Math.max((max - min) * 0.015, 1e-3);
+  return [min - room, max + room];
+}
+
 interface PlotProps {
   options: (width: number, height: number) => uPlot.Options; // Memoize: a new one makes a new plot.
   data: uPlot.AlignedData;

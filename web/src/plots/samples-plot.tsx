@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type uPlot from "uplot";
 import type { CaseMeasurement } from "../api/types";
 import { duration } from "../lib/format";
-import { Plot, axis, useColors, xAxis } from "./plot";
+import { Plot, axis, margin, useColors, whole, xAxis } from "./plot";
 
 /** Every timed sample of both sides, block by block. */
 export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
@@ -28,10 +28,10 @@ export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
       height,
       legend: { show: false },
       cursor: { show: false },
-      scales: { x: { time: false } },
+      scales: { x: { time: false, range: margin } },
       axes: [
-        xAxis(colors, { label: "block" }),
-        axis(colors, { label: "time per launch", size: 64, values: (_plot, splits) => splits.map((value) => duration(value)) }),
+        xAxis(colors, { label: "block", incrs: whole }),
+        axis(colors, { label: "time per launch", size: 64, values: (_plot, splits) => splits.map((value) => (value === 0 ? "0" : duration(value))) }),
       ],
       series: [
         {},
@@ -56,7 +56,7 @@ export function SamplesPlot({ measured }: { measured: CaseMeasurement }) {
           <i className="key b" /> variant
         </span>
         <span>
-          {measured.blocks.length} blocks, {measured.discarded_blocks} discarded; {measured.launches_per_sample} launches a sample
+          {measured.blocks.length} blocks, {measured.discarded_blocks} discarded; {measured.launches_per_sample} {measured.launches_per_sample === 1 ? "launch" : "launches"} a sample
         </span>
       </div>
     </div>
@@ -87,9 +87,9 @@ export function ConditionsPlot({ measured }: { measured: CaseMeasurement }) {
       height,
       legend: { show: false },
       cursor: { show: false },
-      scales: { x: { time: false }, clock: { range: around }, power: { range: around } },
+      scales: { x: { time: false, range: margin }, clock: { range: around }, power: { range: around } },
       axes: [
-        xAxis(colors, { label: "block" }),
+        xAxis(colors, { label: "block", incrs: whole }),
         axis(colors, { scale: "clock", space: 22, label: "clock, MHz", size: 64, show: known.clock !== null }),
         axis(colors, { scale: "power", space: 22, label: "power, W", size: 56, side: 1, grid: { show: false }, show: known.power !== null }),
       ],

@@ -2,7 +2,7 @@ import { useMemo, useRef, useState } from "react";
 import type uPlot from "uplot";
 import { interval, ratio, words } from "../lib/format";
 import { bestSoFar, kindOf, type Point } from "../lib/timeline";
-import { Plot, axis, useColors, xAxis } from "./plot";
+import { Plot, axis, margin, useColors, whole, xAxis } from "./plot";
 
 const mostWhiskers = 1500;
 
@@ -24,8 +24,15 @@ export function TimelinePlot({ points, by, onChoose }: Props) {
     if (by === "time") shown.sort((a, b) => a.judgedMs - b.judgedMs);
     const start = shown[0]?.judgedMs ?? 0;
     const x = shown.map((point) => (by === "time" ? (point.judgedMs - start) / 60_000 : point.ordinal));
-    const measured = shown.filter((point) => point.ratio > 0).map((point) => point.ratio);
-    const low = Math.min(0.95, ...measured.slice(0, 50_000));
+    // Where intervals are drawn they fit in.
+    const whiskers = shown.length <= mostWhiskers;
+    let low = 0.95;
+    let top = 0;
+    for (const point of shown) {
+      if (!(point.ratio > 0)) continue;
+      low = Math.min(low, point.ratio, whiskers && point.low > 0 ? point.low : point.ratio);
+      if (whiskers) top = Math.max(top, point.high);
+    }
     const floor = Math.max(0.02, low * 0.9);
     const best = bestSoFar(shown);
     const data: uPlot.AlignedData = [
@@ -35,7 +42,7 @@ export function TimelinePlot({ points, by, onChoose }: Props) {
       shown.map((point) => (kindOf(point) === "failed" ? floor : null)),
       best.map((value) => (value > 0 ? value : null)),
     ];
-    return { shown, data, floor };
+    return { shown, data, floor, top };
   }, [points, by]);
 
   const latest = useRef(prepared);
@@ -51,15 +58,15 @@ export function TimelinePlot({ points, by, onChoose }: Props) {
         legend: { show: false },
         cursor: { drag: { x: true, y: false }, points: { show: false }, focus: { prox: 24 } },
         scales: {
-          x: { time: false },
+          x: { time: false, range: margin },
           y: {
-            range: (_plot, _min, max) => [latest.current.floor * 0.92, Math.max(1.15, max * 1.06)],
+            range: (_plot, _min, max) => [latest.current.floor * 0.92, Math.max(1.15, max * 1.06, latest.current.top * 1.02)],
             distr: 3,
             log: 2,
           },
         },
         axes: [
-          xAxis(colors, { label: by === "time" ? "minutes since the first verdict" : "candidate" }),
+          xAxis(colors, by === "time" ? { label: "minutes since the first verdict" } : { label: "candidate", incrs: whole }),
           axis(colors, {
             label: "speed-up",
             size: 52,
@@ -165,13 +172,13 @@ export function TimelinePlot({ points, by, onChoose }: Props) {
           <i className="key win" /> won
         </span>
         <span>
-          <i className="key a" /> measured, not faster enough
+          <i className="key a" /> measured, not fast enough
         </span>
         <span>
           <i className="key bad" /> failed, along the bottom
         </span>
         <span>
-          <i className="key line" /> best so far
+          <i className="key line" /> best so far: what won last
         </span>
         {prepared.shown.length <= mostWhiskers && <span>lines: 95 % intervals</span>}
       </div>

@@ -1,8 +1,9 @@
 // What the verifier and the profiler saw, per case.
 
 import { lazy, Suspense, useState } from "react";
-import type { Build, CaseMeasurement, Measurement, Verification } from "../api/types";
-import { bytesPerSecond, dash, duration, figure, flopsPerSecond, interval, percent, ratio, shortId, span, words } from "../lib/format";
+import type { Build, CaseMeasurement, Measurement, OutputErrors, Verification } from "../api/types";
+import { bytesPerSecond, count, dash, duration, figure, flopsPerSecond, interval, percent, ratio, shortId, span, words } from "../lib/format";
+import { toolResults } from "../lib/sanitizers";
 import { NotRecorded } from "./states";
 
 const ConditionsPlot = lazy(() => import("../plots/samples-plot").then((module) => ({ default: module.ConditionsPlot })));
@@ -52,7 +53,7 @@ function CaseRow({ measured, describe }: { measured: CaseMeasurement; describe: 
         </td>
         <td className="num">{measured.aa_spread > 0 ? percent(measured.aa_spread, 2) : dash}</td>
         <td>
-          <button type="button" className="button plain" aria-expanded={open} onClick={() => setOpen(!open)} disabled={measured.blocks.length === 0}>
+          <button type="button" className="button small" aria-expanded={open} onClick={() => setOpen(!open)} disabled={measured.blocks.length === 0}>
             {open ? "Hide" : "Samples"}
           </button>
         </td>
@@ -106,12 +107,48 @@ export function MeasurementTable({ measurement, cases }: { measurement: Measurem
   );
 }
 
+/** compute-sanitizer's tools over a would-be winner. */
+function SanitizerTable({ verification }: { verification: Verification }) {
+  const results = toolResults(verification.sanitizers);
+  if (results.length === 0) return <NotRecorded>compute-sanitizer did not run: only would-be winners on GPUs of NVIDIA go under it.</NotRecorded>;
+  const style = { passed: "win", failed: "bad", "not run": "warn", "not known": "warn" };
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="Tools of compute-sanitizer">
+      <table className="plain-table">
+        <thead>
+          <tr>
+            <th scope="col">Tool of compute-sanitizer</th>
+            <th scope="col">Result</th>
+            <th scope="col">What it said</th>
+          </tr>
+        </thead>
+        <tbody>
+          {results.map((one) => (
+            <tr key={one.tool}>
+              <td className="mono">{one.tool}</td>
+              <td>
+                <span className={`badge ${style[one.result]}`}>{one.result}</span>
+              </td>
+              <td className="muted">{one.note || dash}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Figures of held-out cases are kept back, and an output can be empty. */
+function compared(output: OutputErrors | null): output is OutputErrors {
+  return output !== null && output.compared > 0;
+}
+
 export function VerificationTable({ verification }: { verification: Verification | null | undefined }) {
   if (!verification) return <NotRecorded>No verification is recorded: an earlier stage decided.</NotRecorded>;
   return (
     <>
       <p className="muted">
-        {verification.passed ? "All cases passed." : "Not all cases passed."} Check mode: {verification.check_mode || "not recorded"}.
+        {verification.passed ? "All cases passed." : "Not all cases passed."} Check mode: {(verification.check_mode || "not recorded").replace(/^not_run\b/, "did not run")}.
         {(verification.warnings ?? []).length > 0 && ` Warnings: ${(verification.warnings ?? []).join("; ")}`}
       </p>
       <div className="scroll" tabIndex={0} role="region" aria-label="Verification per case">
@@ -136,7 +173,7 @@ export function VerificationTable({ verification }: { verification: Verification
                     {index === 0 && (
                       <>
                         <div>{one.case}</div>
-                        <div className="muted">{one.describe}</div>
+                        <div className="muted">{one.describe || (one.case === "held_out" ? "its size stays hidden" : "")}</div>
                       </>
                     )}
                   </td>
@@ -148,16 +185,17 @@ export function VerificationTable({ verification }: { verification: Verification
                     )}
                   </td>
                   <td className="mono">{output?.output ?? dash}</td>
-                  <td className="num">{output ? figure(output.worst) : dash}</td>
-                  <td className="num">{output ? figure(output.rms) : dash}</td>
-                  <td className="num">{output ? `${output.mismatches} of ${output.compared}` : dash}</td>
-                  <td className="muted">{index === 0 ? (one.checks ?? []).map(words).join(", ") : ""}</td>
+                  <td className="num">{compared(output) ? figure(output.worst) : dash}</td>
+                  <td className="num">{compared(output) ? figure(output.rms) : dash}</td>
+                  <td className="num">{compared(output) ? `${count(output.mismatches)} of ${count(output.compared)}` : dash}</td>
+                  <td className="muted checks">{index === 0 ? (one.checks ?? []).map(words).join(", ") : ""}</td>
                 </tr>
               ));
             })}
           </tbody>
         </table>
       </div>
+      <SanitizerTable verification={verification} />
     </>
   );
 }
@@ -172,8 +210,7 @@ export function BuildList({ builds }: { builds: Build[] | null | undefined }) {
             <b className="mono">{(build.entries ?? []).join(", ") || dash}</b>{" "}
             <span className="muted">
               by {build.compiler || "an unknown compiler"}
-              {build.elapsed_ns ? `, ${span(build.elapsed_ns / 1e6)}` : ""}
-              {build.cache_hit ? ", from the cache" : ""}, object {build.code_object ? shortId(build.code_object) : "none"}
+              {build.cache_hit ? ", from the cache" : build.elapsed_ns ? `, ${span(build.elapsed_ns / 1e6)}` : ""}, object {build.code_object ? shortId(build.code_object) : "none"}
             </span>
           </p>
           {(build.diagnostics ?? []).length > 0 && (

@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 import type { Job, JobState } from "../api/types";
-import { absolute, age, interval, ratio, shortId, words } from "../lib/format";
+import { absolute, age, bytes, interval, ratio, shortId, words } from "../lib/format";
 
 /** The time now, anew every `everyMs`. */
 export function useNow(everyMs = 10_000): number {
@@ -25,7 +25,21 @@ export function Time({ ns }: { ns: number }) {
   );
 }
 
-export function CopyId({ id, label = "id", full = false }: { id: string; label?: string; full?: boolean }) {
+/** A command line, broken between its words alone. */
+export function Command({ text }: { text: string }) {
+  return (
+    <code>
+      {text.split(" ").map((word, index) => (
+        <span key={index}>
+          {index > 0 && " "}
+          <span className="nowrap">{word}</span>
+        </span>
+      ))}
+    </code>
+  );
+}
+
+export function CopyId({ id, label = "id", full = false, command = false }: { id: string; label?: string; full?: boolean; command?: boolean }) {
   const [copied, setCopied] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -42,7 +56,7 @@ export function CopyId({ id, label = "id", full = false }: { id: string; label?:
   };
   return (
     <button type="button" className="copy above" title={`Copy ${label} ${id}`} onClick={() => void copy()}>
-      <span>{full ? id : shortId(id)}</span>
+      {command ? <Command text={id} /> : <span>{full ? id : shortId(id)}</span>}
       <svg width="11" height="11" viewBox="0 0 16 16" aria-hidden="true" fill="none" stroke="currentColor" strokeWidth="1.6">
         {copied ? <path d="m2 8.5 4 4 8-9" /> : <path d="M5.5 5.5h8v8h-8zM3 10.5H2.500v-8h8V3" />}
       </svg>
@@ -168,6 +182,15 @@ export function Tabs<T extends string>({ tabs, current, onChange, label }: {
 }) {
   const base = useId();
   const list = useRef<HTMLDivElement>(null);
+  // On a phone not all fit: the chosen one is brought into sight, the page stays where it is.
+  useEffect(() => {
+    const chosen = list.current?.querySelector<HTMLElement>(`[data-key="${current}"]`);
+    if (!list.current || !chosen) return;
+    const left = chosen.offsetLeft - list.current.offsetLeft;
+    const right = left + chosen.offsetWidth;
+    if (left < list.current.scrollLeft) list.current.scrollLeft = left;
+    else if (right > list.current.scrollLeft + list.current.clientWidth) list.current.scrollLeft = right - list.current.clientWidth;
+  }, [current]);
   const move = (by: number) => {
     const index = tabs.findIndex((tab) => tab.key === current);
     const next = tabs[(index + by + tabs.length) % tabs.length]!;
@@ -285,5 +308,8 @@ export function Facts({ rows }: { rows: [string, ReactNode][] }) {
 export function plainRows(object: Record<string, unknown> | null | undefined): [string, string][] {
   return Object.entries(object ?? {})
     .filter(([, value]) => value !== null && value !== "" && typeof value !== "object")
-    .map(([name, value]) => [words(name), String(value)]);
+    .map(([name, value]) => {
+      const size = name.endsWith("_bytes") && typeof value === "number";
+      return [words(size ? name.slice(0, -"_bytes".length) : name), size ? bytes(value) : String(value)];
+    });
 }

@@ -43,7 +43,12 @@ export function ErrorState({ error, retry }: { error: unknown; retry?: () => voi
           Start it with <code>fettle serve</code>; jobs go on where they stopped.
         </p>
       )}
-      {retry && (
+      {api?.status === 404 && (
+        <p>
+          <Link href="/jobs">All jobs</Link> · <Link href="/variants">all variants</Link>
+        </p>
+      )}
+      {retry && api?.status !== 404 && (
         <button type="button" className="button" onClick={retry}>
           Try again
         </button>
