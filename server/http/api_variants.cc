@@ -76,8 +76,11 @@ absl::StatusOr<HttpResponse> ListVariants(const OptimizerCalls& calls, const Api
   std::int64_t total = -1;
   FETTLE_RETURN_IF_ERROR(calls.parts().store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, SearchVariants(db, search, after, limit));
-    if (after.id.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(total, CountVariants(db, search));
+    if (after.id.empty()) {  // A first page that is not full holds them all.
+      total = static_cast<std::int64_t>(rows.size());
+      if (total == limit) {
+        FETTLE_ASSIGN_OR_RETURN(total, CountVariants(db, search));
+      }
     }
     return absl::OkStatus();
   }));

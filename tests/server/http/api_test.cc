@@ -112,6 +112,9 @@ TEST_F(HttpTest, PagesHoldEveryRowOnceInOrder) {
   EXPECT_EQ(seen, jobs);
   const std::size_t total = GetJson("/api/v1/variants")["total"];
   ASSERT_GT(total, 4U);
+  for (const std::size_t limit : {std::size_t{1}, total, total + 1}) {
+    EXPECT_EQ(GetJson("/api/v1/variants?limit=" + std::to_string(limit))["total"], total) << limit;
+  }
   for (const std::string field :
        {"accepted", "ratio", "ratio_declared", "roofline_fraction", "task", "target"}) {
     for (const std::string sign : {"", "-"}) {
