@@ -172,7 +172,7 @@ export function VariantsPage() {
       <div className="head">
         <h1>Variants</h1>
         <span className="muted" role="status">
-          {variants.isPending ? "" : `${count(total)} found`}
+          {variants.isPending || variants.error ? "" : `${count(total)} found`}
         </span>
         <span className="grow" />
         {ids.length > 0 && (

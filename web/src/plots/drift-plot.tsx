@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type uPlot from "uplot";
 import type { DeviceHealth } from "../api/types";
 import { axisTimes, percent } from "../lib/format";
-import { Plot, axis, useColors, xAxis } from "./plot";
+import { Plot, axis, margin, useColors, xAxis } from "./plot";
 
 /** The denominators' times over time, each over its job's median: flat on a device that does not drift. */
 export function DriftPlot({ device }: { device: DeviceHealth }) {
@@ -18,7 +18,7 @@ export function DriftPlot({ device }: { device: DeviceHealth }) {
         height,
         legend: { show: false },
         cursor: { show: false },
-        scales: { y: { range: (_plot, min, max) => [Math.min(-2, min * 1.1), Math.max(2, max * 1.1)] } },
+        scales: { x: { range: margin }, y: { range: (_plot, min, max) => [Math.min(-2, min * 1.1), Math.max(2, max * 1.1)] } },
         axes: [xAxis(colors, { size: 42, label: "when it was measured", values: (_plot, splits) => axisTimes(splits) }), axis(colors, { label: "off its median", space: 22, size: 48, values: (_plot, splits) => splits.map((value) => `${value} %`) })],
         series: [{}, { paths: () => null, points: { show: true, size: 3, space: 0, stroke: colors.markB, fill: colors.markB } }],
       }),

@@ -48,7 +48,7 @@ export function RooflinePlot({ points, ceilings, onChoose }: { points: RooflineP
           values: (_plot, splits) => splits.map((value) => (superscript(value) === "" ? "" : flopsPerSecond(value))),
         }),
       ],
-      series: [{}, { paths: () => null, points: { show: true, size: 7, space: 0, stroke: colors.surface, fill: colors.markB } }],
+      series: [{}, { paths: () => null, points: { show: true, size: 7, space: 0, stroke: colors.markB, fill: colors.markB } }], // An outline would erase neighbours.
       hooks: {
         drawAxes: [
           (plot) => {
