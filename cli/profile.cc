@@ -152,7 +152,8 @@ class ProfileCommand final : public Subcommand {
         terminal.Raw(FactsText(build.facts, width));
       }
     }
-    terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width));
+    terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width,
+                                  MemberOf(document, "environment")));
     terminal.Raw(CountersText(result.counters, width));
     terminal.Raw(DutyText(result.duty, width));
     if (result.verdict) terminal.Print(VerdictText(MemberOf(document, "verdict")));

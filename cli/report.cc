@@ -11,7 +11,7 @@ namespace fettle {
 
 using nlohmann::json;
 
-std::string MeasurementTable(const json& measurement, int width) {
+std::string MeasurementTable(const json& measurement, int width, const json& environment) {
   Table table({{"CASE"},
                {"BASELINE", true},
                {"CANDIDATE", true},
@@ -30,7 +30,16 @@ std::string MeasurementTable(const json& measurement, int width) {
                FormatRate(NumberOf(entry, "flops_per_s"), "/s"),
                FormatPercent(NumberOf(entry, "roofline_fraction"))});
   }
-  return table.Render(width);
+  std::string text = table.Render(width);
+  const json& hot = MemberOf(environment, "hot");
+  if (!hot.is_object()) return text;
+  for (const auto& [label, medians] : hot.items()) {
+    text += Printable(
+        fmt::format("{} with its data in the cache: {} to {}, {:.3f}x (decides nothing)\n", label,
+                    FormatDuration(NumberOf(medians, "baseline_ns")),
+                    FormatDuration(NumberOf(medians, "candidate_ns")), NumberOf(medians, "ratio")));
+  }
+  return text;
 }
 
 std::string CountersText(const json& counters, int width) {

@@ -11,7 +11,9 @@ namespace fettle {
 
 // Medians of both sides, ratio with interval, bytes/s, flop/s and roofline fraction per timed case;
 // `measurement` in the form of core/evidence.h. Ends with a line end; empty for none.
-std::string MeasurementTable(const nlohmann::json& measurement, int width);
+// `environment`: of the same result; its "hot" medians become a line for each case.
+std::string MeasurementTable(const nlohmann::json& measurement, int width,
+                             const nlohmann::json& environment = nullptr);
 
 // Worst error over its tolerance per case and output, and the cases that are unsupported.
 std::string VerificationTable(const nlohmann::json& verification, int width);

@@ -76,7 +76,8 @@ std::string ShowVariant(const v1::Variant& variant, int width, bool source) {
                                  variant.job_id(), ShortId(variant.candidate_digest()));
   Section(text, "Speed-up", SpeedLines(variant));
   Section(text, "Timing (confirmation)",
-          MeasurementTable(MemberOf(provenance, "measurement"), width));
+          MeasurementTable(MemberOf(provenance, "measurement"), width,
+                           MemberOf(provenance, "environment")));
   Section(text, "Correctness", VerificationTable(MemberOf(provenance, "verification"), width));
   Section(text, "Bugs looked for", BugCheckLines(MemberOf(provenance, "verification")));
   Section(text, "Builds", BuildLines(MemberOf(provenance, "builds")));

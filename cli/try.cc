@@ -120,7 +120,8 @@ class TryCommand final : public Subcommand {
       context.terminal.Raw(DiagnosticsText(MemberOf(build, "diagnostics")));
     }
     context.terminal.Raw(VerificationTable(MemberOf(document, "verification"), width));
-    context.terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width));
+    context.terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), width,
+                                          MemberOf(document, "environment")));
     context.terminal.Raw(CountersText(MemberOf(document, "counters"), width));
     if (!headline.empty()) context.terminal.Print(headline);
     if (!right || (result.measurement.has_value() && !yes)) {

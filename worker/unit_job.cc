@@ -96,6 +96,7 @@ nlohmann::json UnitJob::Environment() const {
          {"ms", std::chrono::duration<double, std::milli>(end - stages_[i].second).count()}});
   }
   environment["stages"] = std::move(spans);
+  if (!hot_.empty()) environment["hot"] = hot_;
   return environment;
 }
 

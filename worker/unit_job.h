@@ -97,6 +97,8 @@ class UnitJob {
                        std::optional<Measurement>* into);
   Going TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage, bool screen,
                 Measurement* measurement);
+  // Both kernels once more with everything in the cache, for people: decides nothing.
+  Going TimeHot(TimeRequest request, Stage stage);
   Going IsPossible(const BuiltKernel& a, const BoundCase& work, bool cold, CaseMeasurement& timed);
   Going JudgeTimedOutputs(const TimeRequest& request, const TimeObservation& seen, Stage stage);
 
@@ -138,6 +140,7 @@ class UnitJob {
   std::map<std::string, bool> supported_;     // By case label.
   std::map<std::string, BuiltKernel> built_;  // By digest, fast mode.
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
+  nlohmann::json hot_ = nlohmann::json::object();     // By case label: TimeHot's medians.
   std::optional<VerificationReport> checked_on_cpu_;  // What CheckOnCpu saw.
   RunnerClient* runner_ = nullptr;                    // While on the lane.
   std::shared_ptr<Lane::TaskState> kept_;

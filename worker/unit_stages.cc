@@ -25,6 +25,7 @@ using Going = absl::StatusOr<bool>;
 constexpr double kMostCalibrationError = 0.05;
 constexpr int kCalibrationTries = 3;
 constexpr std::size_t kFewestBlocks = 5;
+constexpr std::chrono::seconds kHotCap{1};
 
 // Seeds of one unit's parts, so that none can be told from another.
 std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
@@ -282,6 +283,22 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   measurement->calibration_error = std::max(measurement->calibration_error, seen.calibration_error);
   measurement->device_ns += seen.device_ns;
   measurement->cases.push_back(std::move(timed));
+  // Beside the denominator; a search has no time for it.
+  if (screen || screens() || hot_.contains(bound_case.label)) return true;
+  return TimeHot(std::move(request), stage);
+}
+
+Going UnitJob::TimeHot(TimeRequest request, Stage stage) {
+  request.cold = false;
+  request.screen_only = true;  // A few pairs.
+  request.want_outputs = request.keep_outputs = false;
+  request.time_cap = std::min<std::chrono::nanoseconds>(request.time_cap, kHotCap);
+  const absl::StatusOr<TimeObservation> seen = runner_->TimeCase(request);
+  if (!seen.ok()) return DecideFrom(seen.status(), stage, &request.bound_case);
+  const CaseMeasurement& timed = seen->measurement;
+  hot_[request.bound_case.label] = {{"baseline_ns", timed.a_median_ns},
+                                    {"candidate_ns", timed.b_median_ns},
+                                    {"ratio", timed.ratio}};
   return true;
 }
 

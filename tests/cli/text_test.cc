@@ -151,6 +151,14 @@ TEST(Report, MeasurementFitsEightyColumns) {
             "CASE     BASELINE  CANDIDATE  SPEED-UP                 BYTES/S  FLOP/S  ROOF\n"
             "timed/0    123 us     100 us  1.235x [1.200, 1.250]  15.0 GB/s       -  61 %\n");
   EXPECT_EQ(MeasurementTable(json(), 80), "");
+  const json hot = {
+      {"hot", {{"timed/0", {{"baseline_ns", 2000}, {"candidate_ns", 1000}, {"ratio", 2.0}}}}}};
+  const std::string text = MeasurementTable(measurement, 80, hot);
+  EXPECT_TRUE(text.starts_with(MeasurementTable(measurement, 80))) << text;
+  EXPECT_TRUE(
+      text.ends_with("timed/0 with its data in the cache: 2.00 us to 1.00 us, 2.000x "
+                     "(decides nothing)\n"))
+      << text;
 }
 
 }  // namespace

@@ -254,6 +254,15 @@ TEST_F(SanitizedWinner, PassesWithEveryToolRecorded) {
       "echo '========= ERROR SUMMARY: 0 errors'\n",
       slow_);
   ASSERT_FALSE(result.verdict) << result.verdict->message;
+  // With the data in the cache it was timed apart.
+  ASSERT_TRUE(result.measurement);
+  const nlohmann::json& hot = result.environment["hot"];
+  ASSERT_EQ(hot.size(), result.measurement->cases.size()) << hot;
+  for (const CaseMeasurement& one : result.measurement->cases) {
+    EXPECT_GT(hot[one.case_label]["baseline_ns"], 0) << hot;
+    EXPECT_GT(hot[one.case_label]["candidate_ns"], 0) << hot;
+    EXPECT_GT(hot[one.case_label]["ratio"], 0) << hot;
+  }
   auto said = result.verification->sanitizers;
   EXPECT_TRUE(result.verification->passed);
   EXPECT_EQ(said["memcheck"], "passed");

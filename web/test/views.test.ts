@@ -8,6 +8,7 @@ import { latencyRatios } from "../src/lib/compare";
 import { roundsOf, turnsOf } from "../src/lib/conversation";
 import { aaRate, ceilingsText, healthText } from "../src/lib/devices";
 import { factsLine, flatFacts } from "../src/lib/facts";
+import { hotMedians } from "../src/lib/hot";
 import { ceilingLines, ceilingsFor, ceilingsOf, place } from "../src/lib/roofline";
 import { toolResults } from "../src/lib/sanitizers";
 import { counts, gaps, sideBySide } from "../src/lib/sidebyside";
@@ -239,5 +240,21 @@ describe("addresses", () => {
   it("encode what they are given", () => {
     expect(withQuery("/api", { q: "a b&c=d", limit: 10, empty: "", none: undefined })).toBe("/api?q=a+b%26c%3Dd&limit=10");
     expect(withQuery("/api", {})).toBe("/api");
+  });
+});
+
+describe("hot medians", () => {
+  it("are read by case, and whatever else a worker sends is left out", () => {
+    const environment = {
+      host: "x",
+      hot: {
+        "timed/0": { baseline_ns: 100, candidate_ns: 50, ratio: 2 },
+        "timed/1": { baseline_ns: "100", candidate_ns: 50, ratio: 2 },
+        "timed/2": null,
+      },
+    };
+    expect([...hotMedians(environment)]).toEqual([["timed/0", { baseline_ns: 100, candidate_ns: 50, ratio: 2 }]]);
+    expect(hotMedians({ hot: 7 }).size).toBe(0);
+    expect(hotMedians(undefined).size).toBe(0);
   });
 });

@@ -272,7 +272,7 @@ export default function VariantPage({ id }: { id: string }) {
             {tab === "evidence" && (
               <>
                 <h2>Timing, beside {it.is_tuned_baseline ? "the declared baseline" : "the baseline"}</h2>
-                <MeasurementTable measurement={p?.measurement} cases={caseNames(p?.verification)} />
+                <MeasurementTable measurement={p?.measurement} cases={caseNames(p?.verification)} environment={p?.environment} />
                 {p?.against_incumbent && (
                   <>
                     <h2>Timing, beside the variant that it replaced</h2>

@@ -3,6 +3,7 @@
 import { lazy, Suspense, useState } from "react";
 import type { Build, CaseMeasurement, Measurement, OutputErrors, Verification } from "../api/types";
 import { bytesPerSecond, count, dash, duration, figure, flopsPerSecond, interval, percent, ratio, shortId, span, words } from "../lib/format";
+import { hotMedians, type HotMedians } from "../lib/hot";
 import { toolResults } from "../lib/sanitizers";
 import { NotRecorded } from "./states";
 
@@ -28,7 +29,7 @@ export function conditions(measured: CaseMeasurement): string[] {
   return out;
 }
 
-function CaseRow({ measured, describe }: { measured: CaseMeasurement; describe: string }) {
+function CaseRow({ measured, describe, hot }: { measured: CaseMeasurement; describe: string; hot: HotMedians | undefined }) {
   const [open, setOpen] = useState(false);
   return (
     <>
@@ -37,11 +38,18 @@ function CaseRow({ measured, describe }: { measured: CaseMeasurement; describe: 
           <div>{measured.case}</div>
           <div className="muted">{describe}</div>
         </td>
-        <td className="num">{duration(measured.a_median_ns)}</td>
-        <td className="num">{duration(measured.b_median_ns)}</td>
+        <td className="num">
+          <div>{duration(measured.a_median_ns)}</div>
+          {hot && <div className="muted">{duration(hot.baseline_ns)} hot</div>}
+        </td>
+        <td className="num">
+          <div>{duration(measured.b_median_ns)}</div>
+          {hot && <div className="muted">{duration(hot.candidate_ns)} hot</div>}
+        </td>
         <td className="num">
           <b>{ratio(measured.ratio)}</b>
           <div className="muted">{interval(measured.ratio_low, measured.ratio_high)}</div>
+          {hot && <div className="muted">{ratio(hot.ratio)} hot</div>}
         </td>
         <td className="num">
           {measured.roofline_fraction > 0 ? percent(measured.roofline_fraction) : dash}
@@ -73,7 +81,16 @@ function CaseRow({ measured, describe }: { measured: CaseMeasurement; describe: 
   );
 }
 
-export function MeasurementTable({ measurement, cases }: { measurement: Measurement | null | undefined; cases: Map<string, string> }) {
+export function MeasurementTable({
+  measurement,
+  cases,
+  environment,
+}: {
+  measurement: Measurement | null | undefined;
+  cases: Map<string, string>;
+  environment?: Record<string, unknown> | null | undefined;
+}) {
+  const hot = hotMedians(environment);
   if (!measurement || measurement.cases.length === 0) return <NotRecorded>No timing is recorded.</NotRecorded>;
   return (
     <>
@@ -95,13 +112,14 @@ export function MeasurementTable({ measurement, cases }: { measurement: Measurem
           </thead>
           <tbody>
             {measurement.cases.map((measured) => (
-              <CaseRow key={measured.case} measured={measured} describe={cases.get(measured.case) ?? ""} />
+              <CaseRow key={measured.case} measured={measured} describe={cases.get(measured.case) ?? ""} hot={hot.get(measured.case)} />
             ))}
           </tbody>
         </table>
       </div>
       <p className="muted">
         Medians; 95 % intervals. Method: {measurement.method || "not recorded"}. Calibration error {percent(measurement.calibration_error, 2)}.
+        {hot.size > 0 && " Hot: with everything in the cache that fits there, which decides nothing."}
       </p>
     </>
   );
