@@ -21,6 +21,7 @@ struct SubmitRequest {
   std::vector<std::string> options;  // "plateau=100"
   std::string model, writer;         // llm, hybrid; empty: the server's default.
   std::string recording;             // replay.
+  std::string account, partition, qos;  // Of its workers; empty: the server's own settings.
 };
 
 // Parses the task here first, so that its mistakes are shown at once; prints them and returns

@@ -26,6 +26,10 @@ DeviceReportRow ReportOf(const WorkerView& view, const std::string& device_id) {
   return {};
 }
 
+bool Serves(const WorkerView& worker, const std::string& job_id) {
+  return worker.job_id.empty() || worker.job_id == job_id;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(Store& store, Clock& clock, DispatcherOptions options)
@@ -123,8 +127,10 @@ void Dispatcher::SetWorkersChanged(std::function<void()> listener) {
   Post([this, listener = std::move(listener)] { workers_changed_ = listener; });
 }
 
-void Dispatcher::Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello) {
-  Post([this, link = std::move(link), hello = std::move(hello)] { HandleConnect(link, hello); });
+void Dispatcher::Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello, std::string job_id) {
+  Post([this, link = std::move(link), hello = std::move(hello), job_id = std::move(job_id)] {
+    HandleConnect(link, hello, job_id);
+  });
 }
 
 void Dispatcher::Message(WorkerLink* link, v1::WorkerMessage message) {
@@ -135,12 +141,13 @@ void Dispatcher::Disconnect(WorkerLink* link, std::string reason) {
   Post([this, link, reason = std::move(reason)] { HandleDisconnect(link, reason); });
 }
 
-std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const {
+std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target,
+                                               const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
   std::optional<DeviceChoice> best;
   bool best_emulated = false;
   for (const WorkerView& worker : views_) {
-    if (worker.state == "draining") continue;
+    if (worker.state == "draining" || !Serves(worker, job_id)) continue;
     for (const OfferedDevice& device : worker.devices) {
       if (target == "auto" ? device.emulated : device.target != target) continue;
       // A real device is better than an emulated one and any GPU than the CPU; among equals the
@@ -157,19 +164,22 @@ std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const 
   return best;
 }
 
-int Dispatcher::Slots(const std::string& target, const std::string& device_model) const {
+DeviceCapacity Dispatcher::Capacity(const std::string& target, const std::string& device_model,
+                                    const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
-  int slots = 0;
+  DeviceCapacity capacity;
   for (const WorkerView& worker : views_) {
-    if (worker.state == "draining") continue;
+    if (worker.state == "draining" || !Serves(worker, job_id)) continue;
+    int devices = 0;
     for (const OfferedDevice& device : worker.devices) {
       if (device.target == target && (device_model.empty() || device.model == device_model)) {
-        slots += worker.slots;
-        break;
+        ++devices;
       }
     }
+    capacity.devices += devices;
+    if (devices > 0) capacity.slots += worker.slots;
   }
-  return slots;
+  return capacity;
 }
 
 std::vector<WorkerView> Dispatcher::Workers() const {
@@ -234,7 +244,8 @@ SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
   return next;
 }
 
-void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello) {
+void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello,
+                               const std::string& job_id) {
   absl::StatusOr<WorkerHello> parsed = ParseHello(hello);
   if (!parsed.ok()) {
     link->Close(StatusText(parsed.status()));
@@ -261,6 +272,7 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   Worker& worker = workers_[key];
   worker.link = std::move(link);
   worker.view = parsed->view;
+  worker.view.job_id = job_id;
   worker.view.connected_ns = clock_.NowNs();
   worker.toolchains = parsed->toolchains;
   worker.last_seen = clock_.Steady();
@@ -522,6 +534,7 @@ void Dispatcher::AssignAll() {
 bool Dispatcher::AssignOne(Worker& worker) {
   for (std::size_t turn = 0; turn < rotation_.size(); ++turn) {
     const std::string job = rotation_[turn];
+    if (!Serves(worker.view, job)) continue;
     std::vector<std::string>& queue = pending_[job];
     auto chosen = queue.end();
     for (auto it = queue.begin(); it != queue.end(); ++it) {

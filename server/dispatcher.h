@@ -43,6 +43,7 @@ struct OfferedDevice {
 };
 
 struct WorkerView {
+  std::string job_id;  // The one job that it serves; empty: any.
   std::string id, host, version, state;  // state: idle, busy, draining, lost.
   std::string devices_json, compilers_json;
   std::vector<OfferedDevice> devices;
@@ -54,6 +55,12 @@ struct WorkerView {
 // What a job settles on before it starts: figures of different models are never compared.
 struct DeviceChoice {
   std::string target, device_model, toolchain;
+};
+
+// Of one device model, over workers.
+struct DeviceCapacity {
+  int slots = 0;    // Units that the workers can hold.
+  int devices = 0;
 };
 
 // How a unit ended, for its owner.
@@ -117,15 +124,18 @@ class Dispatcher {
   void SetWorkersChanged(std::function<void()> listener);
 
   // --- For worker sessions. `link` identifies the session.
-  void Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello);
+  // `job_id`: the worker serves this job alone; empty: any.
+  void Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello, std::string job_id);
   void Message(WorkerLink* link, v1::WorkerMessage message);
   void Disconnect(WorkerLink* link, std::string reason);
 
   // --- Queries.
-  // The best device for `target` ("auto": any, GPUs first). Unset: no worker offers one.
-  std::optional<DeviceChoice> Choose(const std::string& target) const;
-  // Units that connected workers can hold for that device.
-  int Slots(const std::string& target, const std::string& device_model) const;
+  // The best device for `target` ("auto": any, GPUs first) among the workers that serve the job
+  // (empty: any job). Unset: none offers one.
+  std::optional<DeviceChoice> Choose(const std::string& target, const std::string& job_id) const;
+  // What connected workers offer of that device for the job.
+  DeviceCapacity Capacity(const std::string& target, const std::string& device_model,
+                          const std::string& job_id) const;
   std::vector<WorkerView> Workers() const;
   DispatcherCounts Counts() const;
 
@@ -156,7 +166,8 @@ class Dispatcher {
   void Post(std::function<void()> task);
   void Loop();
   // The rest runs on the thread.
-  void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello);
+  void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello,
+                     const std::string& job_id);
   void HandleMessage(WorkerLink* link, const v1::WorkerMessage& message);
   void HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat);
   void HandleDone(WorkerLink* link, const v1::UnitDone& done);

@@ -130,6 +130,35 @@ void JobRun::SetWaiting(std::string what) {
   inbox_->waiting = std::move(what);
 }
 
+JobDemand JobRun::demand() const {
+  const std::lock_guard lock(inbox_->mutex);
+  return inbox_->demand;
+}
+
+void JobRun::PublishDemand() {
+  JobDemand demand;
+  demand.job_id = id_;
+  demand.target = job_.target;
+  demand.account = options_.account;
+  demand.partition = options_.partition;
+  demand.qos = options_.qos;
+  const auto open = static_cast<std::int64_t>(open_.size());
+  if (job_.state == job_state::kQueued || job_.stage == job_stage::kRegister) {
+    demand.units = 1;
+  } else if (MostlyWaits(job_.proposer) && job_.stage == job_stage::kSearch) {
+    demand.units = open;  // What comes next depends on somebody else.
+  } else {
+    // What the budget still allows; a proposer that has no more ends it sooner.
+    std::int64_t more = limits::kUnlimitedCandidates;
+    if (job_.budget.candidates > 0) more = job_.budget.candidates - job_.spent.candidates;
+    if (job_.stage == job_stage::kTune) more = std::min(more, StageBudget() - stage_candidates_);
+    if (proposer_ != nullptr && (proposer_->exhausted() || !StopReason().empty())) more = 0;
+    demand.units = open + std::max<std::int64_t>(more, 0);
+  }
+  const std::lock_guard lock(inbox_->mutex);
+  inbox_->demand = std::move(demand);
+}
+
 bool JobRun::cancel_requested() const {
   const std::lock_guard lock(inbox_->mutex);
   return inbox_->cancel;
@@ -148,6 +177,7 @@ void JobRun::PopOutcome() {
 
 void JobRun::Start(std::function<void()> finished) {
   finished_ = std::move(finished);
+  PublishDemand();
   thread_ = std::jthread([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "job");
     Loop(std::move(stop));
@@ -163,6 +193,7 @@ void JobRun::Loop(std::stop_token stop) {
         finished_();
         return;
       }
+      PublishDemand();
       if (*progressed) {
         SetWaiting("");
       } else {
@@ -347,7 +378,7 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
 }
 
 absl::StatusOr<bool> JobRun::StepStart() {
-  const std::optional<DeviceChoice> choice = context_.dispatcher.Choose(job_.target);
+  const std::optional<DeviceChoice> choice = context_.dispatcher.Choose(job_.target, id_);
   if (!choice.has_value()) {
     SetWaiting(job_.target == "auto"
                    ? "waits for a worker; start one with `fettle worker`"

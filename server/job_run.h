@@ -23,12 +23,15 @@
 #include "judge/accept.h"
 #include "server/dispatcher.h"
 #include "server/event_hub.h"
+#include "server/fleet/job_demand.h"
 #include "server/ids.h"
 #include "server/job_options.h"
 #include "store/records.h"
 #include "store/store.h"
 
 namespace fettle {
+
+struct FleetConfig;
 
 // What every job works with; all of it outlives the jobs.
 struct JobContext {
@@ -41,6 +44,8 @@ struct JobContext {
   std::string version;  // fettle's own.
   std::vector<std::string> proposer_kinds;
   AgentServices* agent = nullptr;  // Null: no models.
+  // Targets whose workers the server has started; null: none.
+  const FleetConfig* fleet = nullptr;
 };
 
 // Drives one job on a thread of its own: register, tune, search, confirm, accept. Every step is one
@@ -71,6 +76,8 @@ class JobRun {
   const std::string& id() const { return id_; }
   // What the job waits for at the moment, if anything ("no worker ...", "disk full ...").
   std::string waiting() const;
+  // What it could keep busy now.
+  JobDemand demand() const;
 
  private:
   // Outcomes on their way from the dispatcher's thread; outlives the job when one is late.
@@ -86,6 +93,7 @@ class JobRun {
     std::int64_t charges = 0, counted = 0;
     std::deque<std::pair<std::string, std::string>> notes;  // Guarded by mutex. (code, text).
     std::string waiting;                                    // Guarded by mutex.
+    JobDemand demand;                                       // Guarded by mutex.
   };
   // A candidate under way.
   struct Open {
@@ -98,6 +106,7 @@ class JobRun {
   void Loop(std::stop_token stop);
   void Wait(std::stop_token stop);
   void SetWaiting(std::string what);
+  void PublishDemand();
   bool cancel_requested() const;
   std::optional<UnitEnd> FrontOutcome() const;
   void PopOutcome();

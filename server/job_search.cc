@@ -200,8 +200,12 @@ void JobRun::GiveBackLate() {
 }
 
 int JobRun::Window() const {
-  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
-  return std::clamp(slots + 1, kMinWindow, kMaxWindow);
+  const DeviceCapacity capacity =
+      context_.dispatcher.Capacity(job_.target, job_.device_model, id_);
+  // Beyond a few machines: one on each device and one that compiles meanwhile. The rest of the
+  // slots would only be filled with candidates that know less.
+  const int most = std::max(kMaxWindow, 2 * capacity.devices + 1);
+  return std::clamp(capacity.slots + 1, kMinWindow, most);
 }
 
 absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
@@ -219,7 +223,7 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
     return true;
   }
   if (stop.stop_requested()) return false;
-  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
+  const int slots = context_.dispatcher.Capacity(job_.target, job_.device_model, id_).slots;
   if (slots == 0 && !open_.empty()) {
     SetWaiting(fmt::format("waits for a worker with a {} ({})", job_.device_model, job_.target));
     return false;
