@@ -16,7 +16,8 @@ class WorkerCommand final : public Subcommand {
   std::string name() const override { return "worker"; }
   std::string summary() const override { return "offer this machine's devices to a server"; }
   std::string details() const override {
-    return "Connects outwards and reconnects by itself. SIGTERM gives its leases back and ends it.\n"
+    return "Connects outwards and reconnects by itself. SIGTERM gives its leases back and ends "
+           "it.\n"
            "Devices are those that the environment allows, as a batch system sets it\n"
            "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).";
   }

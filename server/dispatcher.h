@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ namespace fettle {
 
 // Begins the reason of an attempt that says nothing about its unit (a restart, a draining worker).
 inline constexpr char kNotCounted[] = "not counted: ";
+// Begins the rest of such a reason where the worker died with it.
+inline constexpr char kWorkerGone[] = "worker gone: ";
 
 // The way back to one connected worker. Thread-safe; never blocks.
 class WorkerLink {
@@ -43,11 +46,12 @@ struct OfferedDevice {
 };
 
 struct WorkerView {
-  std::string job_id;  // The one job that it serves; empty: any.
+  std::string job_id;                    // The one job that it serves; empty: any.
   std::string id, host, version, state;  // state: idle, busy, draining, lost.
   std::string devices_json, compilers_json;
   std::vector<OfferedDevice> devices;
-  std::vector<DeviceReport> reports;  // As its last heartbeat said.
+  std::map<std::string, std::string> toolchains;  // By target.
+  std::vector<DeviceReport> reports;              // As its last heartbeat said.
   std::int64_t connected_ns = 0;
   int slots = 0, held = 0;
 };
@@ -59,7 +63,7 @@ struct DeviceChoice {
 
 // Of one device model, over workers.
 struct DeviceCapacity {
-  int slots = 0;    // Units that the workers can hold.
+  int slots = 0;  // Units that the workers can hold.
   int devices = 0;
 };
 
@@ -72,10 +76,13 @@ struct UnitEnd {
 };
 
 struct UnitTicket {
-  UnitRow row;          // Already stored, when `durable`.
-  WorkUnit unit;        // Id and attempt are taken from `row`.
-  bool durable = true;  // False: belongs to no job and leaves no rows.
-  int failures = 0;     // Attempts that failed before.
+  UnitRow row;             // Already stored, when `durable`.
+  WorkUnit unit;           // Id and attempt are taken from `row`.
+  bool durable = true;     // False: belongs to no job and leaves no rows.
+  int failures = 0;        // Attempts that failed before.
+  int deaths = 0;          // Workers that died with it.
+  std::string toolchain;   // Nonempty: only a worker with this one may run it.
+  std::string other_than;  // Rather not this worker.
   // Called once, on the dispatcher's thread; must not block. With a result, the owner then calls
   // Settle (it is stored) or Reject (it is unusable).
   std::function<void(UnitEnd)> done;
@@ -99,7 +106,9 @@ struct DispatcherOptions {
 
 // Hands units to workers and takes them back. A lease is a durable row per (unit, attempt), written
 // before the worker hears of it; a closed connection, silence or a passed deadline gives it back,
-// and after kMaxUnitAttempts failures the unit is poison. Jobs take turns.
+// and after kMaxUnitAttempts failures the unit is poison. That a worker died says nothing about
+// what it held: such a unit runs alone the next time, on a worker that has delivered results
+// before, and only if that one dies too it is a failure. Jobs take turns.
 //
 // All state belongs to one thread; every call only posts to it. Thread-safe.
 class Dispatcher {
@@ -133,9 +142,8 @@ class Dispatcher {
   // The best device for `target` ("auto": any, GPUs first) among the workers that serve the job
   // (empty: any job). Unset: none offers one.
   std::optional<DeviceChoice> Choose(const std::string& target, const std::string& job_id) const;
-  // What connected workers offer of that device for the job.
-  DeviceCapacity Capacity(const std::string& target, const std::string& device_model,
-                          const std::string& job_id) const;
+  // What connected workers offer of that device and toolchain (where they are named) for the job.
+  DeviceCapacity Capacity(const DeviceChoice& device, const std::string& job_id) const;
   std::vector<WorkerView> Workers() const;
   DispatcherCounts Counts() const;
 
@@ -149,12 +157,14 @@ class Dispatcher {
     State state = State::kPending;
     WorkerLink* holder = nullptr;
     std::chrono::steady_clock::time_point until{};  // kLeased: deadline. kUnclaimed: grace ends.
+    std::chrono::steady_clock::time_point choosy_until{};  // Then it takes any worker.
+    bool alone = false;  // kLeased: nothing else runs there, and the worker is a proven one.
   };
   struct Worker {
     std::shared_ptr<WorkerLink> link;
     WorkerView view;
-    std::map<std::string, std::string> toolchains;  // By target.
-    std::string state_json;                         // Of the last heartbeat.
+    std::string state_json;  // Of the last heartbeat.
+    std::string reserved;    // The unit that it is kept free for, or runs alone; empty: none.
     bool draining = false;
     std::chrono::steady_clock::time_point last_seen;
   };
@@ -187,7 +197,11 @@ class Dispatcher {
   void Forget(const std::string& unit_id);
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
-  static bool Runs(const Worker& worker, const WorkUnit& unit);
+  static bool Runs(const Worker& worker, const UnitTicket& ticket);
+  // Keeps workers free for units that run alone.
+  void Reserve();
+  // Whether the unit should wait for another worker than this one.
+  bool WaitsForAnother(const Unit& unit, const Worker& worker) const;
 
   Store& store_;
   Clock& clock_;
@@ -198,6 +212,7 @@ class Dispatcher {
   std::deque<std::string> rotation_;                         // Jobs, next first.
   std::map<std::string, std::vector<std::string>> pending_;  // Unit ids by job.
   std::map<WorkerLink*, Worker> workers_;
+  std::set<std::string> proven_;  // Workers that have delivered results.
   std::vector<RowChange> changes_;
   std::vector<std::function<void()>> after_commit_;
   DispatcherCounts counts_;

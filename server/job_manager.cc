@@ -46,7 +46,8 @@ absl::Status CheckWorkers(const v1::SubmitJobRequest& request, const FleetConfig
   if (options.account.empty() && options.partition.empty() && options.qos.empty()) {
     return absl::OkStatus();
   }
-  if (fleet != nullptr && (request.target() == "auto" || fleet->targets.contains(request.target()))) {
+  if (fleet != nullptr &&
+      (request.target() == "auto" || fleet->targets.contains(request.target()))) {
     return absl::OkStatus();
   }
   return errors::BadField(

@@ -139,6 +139,8 @@ void JobRun::PublishDemand() {
   JobDemand demand;
   demand.job_id = id_;
   demand.target = job_.target;
+  demand.device_model = job_.device_model;
+  demand.toolchain = job_.toolchain;
   demand.account = options_.account;
   demand.partition = options_.partition;
   demand.qos = options_.qos;
@@ -329,7 +331,16 @@ absl::Status JobRun::Restore() {
     FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(context_.store, row));
     const std::int64_t ordinal = row.ordinal;
     const bool confirming = row.state == candidate_state::kConfirming;
-    open_[ordinal] = {std::move(row), std::move(kernel), confirming};
+    std::optional<EvaluationRow> measured;
+    if (confirming) {
+      FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+        FETTLE_ASSIGN_OR_RETURN(measured,
+                                FindEvaluation(db, UnitId(id_, ordinal, UnitPurpose::kEvaluate)));
+        return absl::OkStatus();
+      }));
+    }
+    open_[ordinal] = {std::move(row), std::move(kernel), confirming,
+                      measured.has_value() ? measured->worker_id : ""};
     if (!confirming) {
       FETTLE_RETURN_IF_ERROR(RestoreUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate), ordinal,
                                          UnitPurpose::kEvaluate, open_units));
@@ -355,9 +366,11 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
     FETTLE_ASSIGN_OR_RETURN(attempts, UnitAttempts(db, unit_id));
     return absl::OkStatus();
   }));
-  int failures = 0;
+  UnitHistory history;
   for (const UnitRow& unit : attempts) {
-    if (unit.state == unit_state::kReturned && unit.reason.rfind(kNotCounted, 0) != 0) ++failures;
+    if (unit.state != unit_state::kReturned) continue;
+    if (!unit.reason.starts_with(kNotCounted)) ++history.failures;
+    if (unit.reason.starts_with(std::string(kNotCounted) + kWorkerGone)) ++history.deaths;
   }
   std::optional<UnitRow> row;
   for (const UnitRow& unit : open) {
@@ -366,14 +379,14 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
   if (!row.has_value()) {
     // The job was cancelled or failed and is resumed: a new attempt.
     row = NewUnit(ordinal, purpose);
-    failures = 0;
+    history = {};
     if (!attempts.empty()) row->attempt = attempts.back().attempt + 1;
     FETTLE_RETURN_IF_ERROR(
         context_.store.Write([&](Connection& db) { return InsertUnit(db, *row); }));
   }
   const auto found = open_.find(ordinal);
   WorkUnit work = MakeWork(*row, found == open_.end() ? nullptr : &found->second.kernel);
-  Dispatch(*std::move(row), std::move(work), failures);
+  Dispatch(*std::move(row), std::move(work), history);
   return absl::OkStatus();
 }
 
@@ -448,7 +461,7 @@ absl::StatusOr<bool> JobRun::StepRegister() {
   FETTLE_RETURN_IF_ERROR(context_.store.Write([&](Connection& db) { return InsertUnit(db, row); }));
   register_sent_ = true;
   WorkUnit work = MakeWork(row, nullptr);
-  Dispatch(std::move(row), std::move(work), /*failures=*/0);
+  Dispatch(std::move(row), std::move(work), {});
   return true;
 }
 

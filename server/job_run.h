@@ -100,6 +100,11 @@ class JobRun {
     CandidateRow row;
     KernelUnderTest kernel;
     bool confirm_queued = false;  // Its confirmation waits for its turn or runs.
+    std::string measured_by;      // The worker of its evaluation.
+  };
+  // What became of a unit's earlier attempts.
+  struct UnitHistory {
+    int failures = 0, deaths = 0;
   };
   using Change = std::function<absl::Status(Connection&, JobRow&)>;
 
@@ -152,13 +157,15 @@ class JobRun {
   absl::StatusOr<bool> StartConfirmation();
   UnitRow NewUnit(std::int64_t ordinal, UnitPurpose purpose) const;
   WorkUnit MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const;
-  void Dispatch(UnitRow row, WorkUnit work, int failures);
+  void Dispatch(UnitRow row, WorkUnit work, const UnitHistory& history);
 
   // --- Results (job_results.cc).
   absl::Status HandleOutcome(const UnitEnd& outcome);
   absl::Status HandleRegistration(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleEvaluation(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleConfirmation(const UnitEnd& outcome, const UnitResult& result);
+  // [{attempt, worker, reason, leased_ns, ended_ns}] of a unit.
+  absl::StatusOr<nlohmann::json> AttemptsOf(const std::string& unit_id) const;
   absl::Status HandlePoison(const UnitEnd& outcome);
   // A better variant was accepted while this contender waited for its confirmation.
   absl::Status DropContender(CandidateRow row);

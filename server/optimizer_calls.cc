@@ -76,6 +76,10 @@ absl::StatusOr<v1::Job> OptimizerCalls::Describe(const JobRow& row) const {
     if (!waiting.empty()) job.set_message(ValidUtf8(waiting));
     job.set_queue_position(parts_.jobs.QueuePosition(row.id));
   }
+  if (const std::string use = parts_.fleet == nullptr ? "" : parts_.fleet->DescribeUse(row);
+      !use.empty()) {
+    job.set_message(job.message() + (job.message().empty() ? "" : "; ") + use);
+  }
   return job;
 }
 

@@ -29,11 +29,11 @@
 #include "server/event_hub.h"
 #include "server/executor.h"
 #include "server/fleet/fleet.h"
+#include "server/fleet/local_pool.h"
 #include "server/fleet/worker_tokens.h"
 #include "server/http/dashboard.h"
 #include "server/job_manager.h"
 #include "server/job_tokens.h"
-#include "server/local_worker.h"
 #include "server/optimizer_service.h"
 #include "server/proposals_service.h"
 #include "server/worker_hub_service.h"
@@ -130,12 +130,12 @@ class RunningServer final : public Server {
         jobs_(JobContext{*store_, dispatcher_, events_, SystemClock(), options_.proposers,
                          options_.rule, options_.version, options_.proposer_kinds, &agent_,
                          fleet_config_ ? &*fleet_config_ : nullptr}),
-        fleet_(!fleet_config_ ? nullptr
-                              : std::make_unique<Fleet>(
-                                    *fleet_config_,
-                                    FleetParts{*store_, dispatcher_, worker_tokens_, SystemClock(),
-                                               store_->data_dir_id(),
-                                               [this] { return jobs_.Demands(); }})),
+        fleet_(!fleet_config_
+                   ? nullptr
+                   : std::make_unique<Fleet>(
+                         *fleet_config_,
+                         FleetParts{*store_, dispatcher_, worker_tokens_, SystemClock(),
+                                    store_->data_dir_id(), [this] { return jobs_.Demands(); }})),
         calls_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_, long_calls_,
                               SystemClock(), options_.version, fleet_.get()}),
         optimizer_(calls_),
@@ -163,7 +163,8 @@ class RunningServer final : public Server {
       std::vector<std::string> command = options_.local_worker;
       command.push_back("--endpoint");
       command.push_back(endpoints_.front());
-      local_worker_ = std::make_unique<LocalWorker>(std::move(command));
+      local_workers_ = std::make_unique<LocalPool>(std::move(command));
+      FETTLE_RETURN_IF_ERROR(local_workers_->Ensure(1).status());
     }
     return absl::OkStatus();
   }
@@ -175,8 +176,8 @@ class RunningServer final : public Server {
       if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
     }
     if (fleet_ != nullptr) fleet_->Stop();  // Its workers stay for the next start.
-    jobs_.Stop();               // Threads end; jobs go on at the next start.
-    dispatcher_.ServerStops();  // Before the workers' sessions end.
+    jobs_.Stop();                           // Threads end; jobs go on at the next start.
+    dispatcher_.ServerStops();              // Before the workers' sessions end.
     events_.Close();  // Watches and waiting calls end; otherwise gRPC would wait for them.
     hub_.CloseSessions();
     if (dashboard_ != nullptr) dashboard_->Stop();
@@ -185,7 +186,7 @@ class RunningServer final : public Server {
       grpc_->Wait();
       grpc_.reset();
     }
-    if (local_worker_ != nullptr) local_worker_->Stop();
+    if (local_workers_ != nullptr) local_workers_->Stop().IgnoreError();  // It has none.
     executor_.Stop();
     long_calls_.Stop();
     unlink(options_.socket_path.c_str());
@@ -196,7 +197,9 @@ class RunningServer final : public Server {
     return dashboard_ == nullptr ? "" : dashboard_->login_link();
   }
   int local_worker_pid() const override {
-    return local_worker_ == nullptr ? 0 : local_worker_->pid();
+    const std::vector<pid_t> pids =
+        local_workers_ == nullptr ? std::vector<pid_t>() : local_workers_->pids();
+    return pids.empty() ? 0 : pids.front();
   }
 
  private:
@@ -272,7 +275,7 @@ class RunningServer final : public Server {
   WorkerHubService hub_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Dashboard> dashboard_;
-  std::unique_ptr<LocalWorker> local_worker_;
+  std::unique_ptr<LocalPool> local_workers_;
   std::vector<std::string> endpoints_;
   bool stopped_ = false;
 };
@@ -316,9 +319,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   }();
   static_cast<void>(once);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto server = std::make_unique<RunningServer>(std::move(options), std::move(store),
-                                                std::move(access), *std::move(models),
-                                                std::move(fleet));
+  auto server =
+      std::make_unique<RunningServer>(std::move(options), std::move(store), std::move(access),
+                                      *std::move(models), std::move(fleet));
   FETTLE_RETURN_IF_ERROR(server->Begin());
   return std::unique_ptr<Server>(std::move(server));
 }

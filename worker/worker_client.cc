@@ -59,12 +59,11 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // When a worker that ends at `until_ns` takes no more units.
 SteadyTime DrainAt(const WorkerOptions& options) {
   if (options.until_ns == 0) return SteadyTime::max();
-  const auto left = std::chrono::duration_cast<milliseconds>(
-      std::chrono::nanoseconds(options.until_ns) -
-      std::chrono::system_clock::now().time_since_epoch());
-  const auto share = milliseconds(
-      static_cast<std::int64_t>(kDrainShare * static_cast<double>(std::max<std::int64_t>(
-                                                  left.count(), 0))));
+  const auto left =
+      std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(options.until_ns) -
+                                               std::chrono::system_clock::now().time_since_epoch());
+  const auto share = milliseconds(static_cast<std::int64_t>(
+      kDrainShare * static_cast<double>(std::max<std::int64_t>(left.count(), 0))));
   return std::chrono::steady_clock::now() + left - std::clamp(share, kShortestDrain, kLongestDrain);
 }
 

@@ -32,8 +32,9 @@ struct WorkerOptions {
 // delivers what is finished and returns. Reconnects for as long as the server is away, while held
 // units go on; a finished result is kept until the server has acknowledged it.
 //
-// Returns OK after `stop`, when the server told it to drain, and when its time or its work is over. kUnauthenticated, kPermissionDenied,
-// kInvalidArgument: the server refuses this worker, so trying again is no use.
+// Returns OK after `stop`, when the server told it to drain, and when its time or its work is over.
+// kUnauthenticated, kPermissionDenied, kInvalidArgument: the server refuses this worker, so trying
+// again is no use.
 absl::Status ServeUnits(UnitRunner& runner, const WorkerOptions& options, std::stop_token stop);
 
 // The `fettle worker` command: makes the UnitRunner, then ServeUnits. The caller turns SIGTERM into

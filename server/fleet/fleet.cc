@@ -75,6 +75,24 @@ std::string Fleet::Describe(const std::string& job_id) const {
   return found == texts_.end() ? "" : found->second;
 }
 
+FleetCounts Fleet::Counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::string Fleet::DescribeUse(const JobRow& job) const {
+  std::int64_t held_s = 0;
+  const absl::Status read = parts_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, job.id));
+    return absl::OkStatus();
+  });
+  if (!read.ok() || held_s == 0) return "";
+  const double held_h = static_cast<double>(held_s) / 3600;
+  const double used_h = static_cast<double>(job.spent.device_ms) / 3.6e6;
+  return fmt::format("held {:.2f} device-hours, used {:.2f} of them ({:.0f} %)", held_h, used_h,
+                     100 * used_h / held_h);
+}
+
 void Fleet::Loop() {
   while (true) {
     Tick();
@@ -106,6 +124,14 @@ void Fleet::Tick() {
     }
   }
   Release(demands);
+  FleetCounts counts;
+  for (const auto& [job_id, pool] : pools_) {
+    counts.wanted += pool.counts.wanted;
+    counts.running += pool.counts.running;
+    counts.pending += pool.counts.pending;
+  }
+  const std::lock_guard lock(mutex_);
+  counts_ = counts;
 }
 
 std::string Fleet::NameOf(const std::string& job_id) const {
@@ -118,8 +144,8 @@ std::string Fleet::FolderOf(const std::string& job_id) const {
 
 absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
   if (const auto found = pools_.find(demand.job_id); found != pools_.end()) return &found->second;
-  const auto target = demand.target == "auto" ? config_.targets.begin()
-                                              : config_.targets.find(demand.target);
+  const auto target =
+      demand.target == "auto" ? config_.targets.begin() : config_.targets.find(demand.target);
   if (target == config_.targets.end()) return nullptr;
   SlurmPoolOptions options;
   options.name = NameOf(demand.job_id);
@@ -136,8 +162,7 @@ absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
   FETTLE_RETURN_IF_ERROR(MakeFolder(options.folder));
   // Workers that an earlier server started hold the token of this file.
   const absl::StatusOr<std::string> token = ReadSecretFile(options.token_file);
-  if (!token.ok() ||
-      !parts_.tokens.JobOf(token->substr(0, token->find('\n'))).has_value()) {
+  if (!token.ok() || !parts_.tokens.JobOf(token->substr(0, token->find('\n'))).has_value()) {
     FETTLE_ASSIGN_OR_RETURN(const std::string fresh,
                             parts_.tokens.Create(parts_.store, demand.job_id, parts_.clock));
     FETTLE_RETURN_IF_ERROR(WriteFileDurably(options.token_file, fresh + "\n"));
@@ -153,14 +178,14 @@ absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
 
 absl::Status Fleet::Keep(const JobDemand& demand, Pool& pool, int connected) {
   const std::int64_t devices = pool.target.devices;
-  pool.wanted = static_cast<int>(
+  pool.counts.wanted = static_cast<int>(
       std::min<std::int64_t>((demand.units + devices - 1) / devices, pool.target.width));
   FETTLE_ASSIGN_OR_RETURN(PoolState state, pool.workers->State());
   const int there = state.running + state.pending;
   const auto now = parts_.clock.Steady();
   if (connected > 0) pool.pause = milliseconds(config_.poll_ms);
-  if (there > pool.wanted || (there < pool.wanted && now >= pool.next_ask)) {
-    const absl::StatusOr<int> asked = pool.workers->Ensure(pool.wanted);
+  if (there > pool.counts.wanted || (there < pool.counts.wanted && now >= pool.next_ask)) {
+    const absl::StatusOr<int> asked = pool.workers->Ensure(pool.counts.wanted);
     if (!asked.ok() || *asked > 0) {
       // Doubled until a worker of these connects.
       pool.next_ask = now + pool.pause;
@@ -170,21 +195,44 @@ absl::Status Fleet::Keep(const JobDemand& demand, Pool& pool, int connected) {
     if (!asked.ok()) return asked.status();
     if (*asked > 0) {
       spdlog::info("workers_asked job_id={} workers={} wanted={}", demand.job_id, *asked,
-                   pool.wanted);
+                   pool.counts.wanted);
     }
     FETTLE_ASSIGN_OR_RETURN(state, pool.workers->State());
   }
+  pool.counts.running = state.running;
+  pool.counts.pending = state.pending;
   FETTLE_RETURN_IF_ERROR(Record(demand.job_id, pool, state));
-  std::string text = TextOf(state, pool.wanted);
-  if (state.running + state.pending < pool.wanted && pool.asked_ns != 0 && connected == 0) {
+  std::string text = TextOf(state, pool.counts.wanted);
+  if (state.running + state.pending < pool.counts.wanted && pool.asked_ns != 0 && connected == 0) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(pool.next_ask - now).count();
     if (there == 0 && left > 0) {
       text = fmt::format("the workers ended without connecting, see {}; asks again in {} s",
                          FolderOf(demand.job_id), left);
     }
   }
+  if (const int others = OfOtherKind(demand); others > 0) {
+    text += fmt::format("; {} with another device or toolchain than the job's ({}, {})",
+                        Plural(others, "worker"), demand.device_model, demand.toolchain);
+  }
   Tell(demand.job_id, std::move(text));
   return absl::OkStatus();
+}
+
+int Fleet::OfOtherKind(const JobDemand& demand) const {
+  if (demand.device_model.empty()) return 0;
+  int others = 0;
+  for (const WorkerView& worker : parts_.dispatcher.Workers()) {
+    if (worker.job_id != demand.job_id) continue;
+    const auto toolchain = worker.toolchains.find(demand.target);
+    const bool same_toolchain = demand.toolchain.empty() || (toolchain != worker.toolchains.end() &&
+                                                             toolchain->second == demand.toolchain);
+    const bool same_device =
+        std::any_of(worker.devices.begin(), worker.devices.end(), [&](const OfferedDevice& device) {
+          return device.target == demand.target && device.model == demand.device_model;
+        });
+    if (!same_toolchain || !same_device) ++others;
+  }
+  return others;
 }
 
 absl::Status Fleet::Record(const std::string& job_id, const Pool& pool, const PoolState& state) {
@@ -235,7 +283,8 @@ void Fleet::Release(const std::vector<JobDemand>& demands) {
   const std::string prefix = NameOf("");
   std::vector<std::string> left;
   for (const SlurmTask& task : *queue) {
-    if (!task.name.starts_with(prefix) || pools_.contains(task.name.substr(prefix.size()))) continue;
+    if (!task.name.starts_with(prefix) || pools_.contains(task.name.substr(prefix.size())))
+      continue;
     if (!task.pending() && (!task.running() || task.state == "COMPLETING")) continue;
     if (std::find(left.begin(), left.end(), task.job_id) == left.end()) left.push_back(task.job_id);
   }

@@ -16,8 +16,9 @@ constexpr std::chrono::milliseconds kCommandLimit{30'000};
 // What Slurm's commands say when the controller is away, in all versions.
 bool IsAway(const std::string& message) {
   for (const char* sign :
-       {"Unable to contact slurm controller", "Connection refused", "Socket timed out",
-        "Zero Bytes were transmitted", "Connection timed out", "Transport endpoint", "in standby",
+       {"Unable to contact slurm controller", "Connection refused", "Connection reset",
+        "connect failure", "Socket timed out", "Zero Bytes were transmitted",
+        "Connection timed out", "Transport endpoint", "in standby",
         "Resource temporarily unavailable", "Communication connection failure"}) {
     if (message.find(sign) != std::string::npos) return true;
   }
@@ -29,8 +30,8 @@ bool IsAway(const std::string& message) {
 absl::StatusOr<CommandResult> SlurmClient::Call(const std::vector<std::string>& command) {
   absl::StatusOr<CommandResult> result = run_(command, kCommandLimit);
   if (absl::IsNotFound(result.status())) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{}: not found; the server's machine needs Slurm's commands", command.front()));
+    return absl::FailedPreconditionError(
+        fmt::format("{}: not found; the server's machine needs Slurm's commands", command.front()));
   }
   if (!result.ok()) return absl::UnavailableError(StatusText(result.status()));
   if (result->exit_code == 0) return result;
@@ -51,10 +52,10 @@ absl::StatusOr<std::vector<SlurmTask>> SlurmClient::Queue() {
   const auto now = std::chrono::steady_clock::now();
   if (known_ && now - asked_ < fresh_for_) return queue_;
   known_ = false;
-  FETTLE_ASSIGN_OR_RETURN(const CommandResult result,
-                          Call({"squeue", "--noheader", "--array",
-                                fmt::format("--user={}", geteuid()),
-                                fmt::format("--format={}", kSqueueFormat)}));
+  FETTLE_ASSIGN_OR_RETURN(
+      const CommandResult result,
+      Call({"squeue", "--noheader", "--array", fmt::format("--user={}", geteuid()),
+            fmt::format("--format={}", kSqueueFormat)}));
   FETTLE_ASSIGN_OR_RETURN(queue_, ParseSqueue(result.out));
   asked_ = now;
   known_ = true;

@@ -39,8 +39,8 @@ std::string Reason(const std::vector<SlurmTask>& tasks) {
 std::string SlurmScript(const SlurmPoolOptions& options) {
   const FleetTarget& target = options.target;
   std::vector<std::string> words = target.launch;
-  words.insert(words.end(), {options.program, "worker", "--idle-exit",
-                             std::to_string(target.idle_s)});
+  words.insert(words.end(),
+               {options.program, "worker", "--idle-exit", std::to_string(target.idle_s)});
   words.insert(words.end(), target.arguments.begin(), target.arguments.end());
   std::string head = Export("FETTLE_ENDPOINT", options.endpoint);
   head += Export("FETTLE_TOKEN_FILE", options.token_file);
@@ -115,8 +115,7 @@ absl::StatusOr<int> SlurmPool::Ensure(int workers) {
   if (there > workers) {
     const auto surplus = std::min(waiting.size(), static_cast<std::size_t>(there - workers));
     // The youngest: older ones may be next.
-    waiting.erase(waiting.begin(),
-                  waiting.end() - static_cast<std::ptrdiff_t>(surplus));
+    waiting.erase(waiting.begin(), waiting.end() - static_cast<std::ptrdiff_t>(surplus));
     FETTLE_RETURN_IF_ERROR(slurm_.Cancel(waiting));
     return 0;
   }
@@ -124,8 +123,7 @@ absl::StatusOr<int> SlurmPool::Ensure(int workers) {
   if (missing == 0) return 0;
   const std::string script_file = options_.folder + "/worker.sh";
   FETTLE_RETURN_IF_ERROR(WriteFileDurably(script_file, SlurmScript(options_)));
-  FETTLE_RETURN_IF_ERROR(
-      slurm_.Submit(SlurmSubmission(options_, missing, script_file)).status());
+  FETTLE_RETURN_IF_ERROR(slurm_.Submit(SlurmSubmission(options_, missing, script_file)).status());
   return missing;
 }
 

@@ -18,9 +18,9 @@ struct PoolAllocation {
 
 struct PoolState {
   int running = 0;
-  int pending = 0;     // Asked for, not given yet.
-  std::string reason;  // Why the first of those waits; empty: not known.
-  std::string name;    // What an operator looks for: "Slurm job 12, 15".
+  int pending = 0;                          // Asked for, not given yet.
+  std::string reason;                       // Why the first of those waits; empty: not known.
+  std::string name;                         // What an operator looks for: "Slurm job 12, 15".
   std::vector<PoolAllocation> allocations;  // Of the running ones.
 };
 

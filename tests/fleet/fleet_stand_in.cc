@@ -42,9 +42,9 @@ class StandIn final : public UnitRunner {
     return {device};
   }
   nlohmann::json compilers() const override {
-    return nlohmann::json::array(
-        {{{"name", "none"}, {"identity", Variable("FETTLE_STAND_IN_COMPILER", "none 1")},
-          {"targets", {"cpu"}}}});
+    return nlohmann::json::array({{{"name", "none"},
+                                   {"identity", Variable("FETTLE_STAND_IN_COMPILER", "none 1")},
+                                   {"targets", {"cpu"}}}});
   }
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore&,
                                  const std::function<void(std::string)>&,
@@ -73,15 +73,14 @@ class StandIn final : public UnitRunner {
   static void Log(const WorkUnit& unit) {
     const std::string file = Variable("FETTLE_STAND_IN_LOG", "");
     if (file.empty()) return;
-    const double now = std::chrono::duration<double>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
+    const double now =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     // One write: several workers append to the file.
     std::FILE* out = std::fopen(file.c_str(), "a");
     if (out == nullptr) return;
-    const std::string line = fmt::format(
-        "{} {} {:.6f} {} {} {}\n", unit.id, unit.attempt, now, getpid(),
-        Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"));
+    const std::string line =
+        fmt::format("{} {} {:.6f} {} {} {}\n", unit.id, unit.attempt, now, getpid(),
+                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"));
     std::fwrite(line.data(), 1, line.size(), out);
     std::fclose(out);
   }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fleet/fleet.h"
 
+#include <csignal>
 #include <deque>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/fleet/fleet_config.h"
+#include "server/fleet/local_pool.h"
 #include "server/fleet/run_command.h"
 #include "server/fleet/slurm_client.h"
 #include "server/fleet/slurm_pool.h"
@@ -18,12 +21,12 @@
 namespace fettle {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
-using std::chrono::milliseconds;
 
 std::string Recorded(const std::string& name) {
   std::ifstream in(std::string(FETTLE_SOURCE_DIR) + "/tests/data/slurm/" + name);
@@ -40,7 +43,8 @@ TEST(SlurmText, ReadsItsTimes) {
   EXPECT_EQ(ParseSlurmTime("1-02:03:04"), 93'784);
   EXPECT_EQ(ParseSlurmTime("2-12"), 216'000);
   EXPECT_EQ(ParseSlurmTime("UNLIMITED"), 0);
-  for (const char* text : {"", "INVALID", "1:2:3:4", "-1", "4h", "1-1:1:1:1", "9999999999999999999"}) {
+  for (const char* text :
+       {"", "INVALID", "1:2:3:4", "-1", "4h", "1-1:1:1:1", "9999999999999999999"}) {
     EXPECT_FALSE(ParseSlurmTime(text).has_value()) << text;
   }
 }
@@ -76,7 +80,8 @@ TEST_P(SlurmVersions, PrintTheSameQueue) {
 INSTANTIATE_TEST_SUITE_P(Recorded, SlurmVersions, ::testing::Values("22.05.8", "24.11.5"));
 
 TEST(SlurmText, ToleratesOtherJobsOfTheUser) {
-  const auto tasks = ParseSqueue("3|PENDING|0:00|odd|name|JobHeldUser\n12+1|RUNNING|1:00|het|None\n");
+  const auto tasks =
+      ParseSqueue("3|PENDING|0:00|odd|name|JobHeldUser\n12+1|RUNNING|1:00|het|None\n");
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   EXPECT_EQ(tasks->size(), 2U);
   EXPECT_FALSE(ParseSqueue("slurm_load_jobs error\n").ok());
@@ -89,7 +94,8 @@ TEST(SlurmText, QuotesForTheShell) {
 }
 
 TEST(RunCommand, ReportsOutputAndExitCode) {
-  const auto result = RunCommand({"sh", "-c", "echo out; echo err >&2; exit 3"}, milliseconds(10'000));
+  const auto result =
+      RunCommand({"sh", "-c", "echo out; echo err >&2; exit 3"}, milliseconds(10'000));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->out, "out\n");
   EXPECT_EQ(result->err, "err\n");
@@ -173,6 +179,20 @@ class FakeSlurm {
   bool away = false, refuses = false;
 };
 
+TEST(LocalPool, KeepsSoManyProcesses) {
+  LocalPool pool({"/bin/sleep", "100"});
+  EXPECT_EQ(*pool.Ensure(2), 2);
+  EXPECT_EQ(*pool.Ensure(2), 0);
+  while (pool.pids().size() < 2) std::this_thread::yield();
+  EXPECT_EQ(pool.State()->running, 2);
+  kill(pool.pids().front(), SIGKILL);
+  const pid_t other = pool.pids().back();
+  while (pool.State()->running == 2 && pool.pids().back() == other) std::this_thread::yield();
+  while (pool.State()->running < 2) std::this_thread::yield();  // It is started again.
+  EXPECT_TRUE(pool.Stop().ok());
+  EXPECT_TRUE(pool.pids().empty());
+}
+
 class SlurmPoolTest : public ::testing::Test {
  protected:
   SlurmPoolOptions Options() {
@@ -199,8 +219,9 @@ class SlurmPoolTest : public ::testing::Test {
 };
 
 TEST_F(SlurmPoolTest, SubmitsWhatIsMissingAsOneArray) {
-  slurm_.queue = "7_0|RUNNING|0:05|fettle-ab-j1|None\n7_1|PENDING|0:00|fettle-ab-j1|Priority\n"
-                 "9_0|RUNNING|9:05|fettle-ab-j2|None\n";
+  slurm_.queue =
+      "7_0|RUNNING|0:05|fettle-ab-j1|None\n7_1|PENDING|0:00|fettle-ab-j1|Priority\n"
+      "9_0|RUNNING|9:05|fettle-ab-j2|None\n";
   EXPECT_EQ(*pool_.Ensure(5), 3);
   const std::vector<std::string> call = slurm_.Last("sbatch");
   EXPECT_THAT(call, Contains("--array=0-2"));
@@ -220,8 +241,9 @@ TEST_F(SlurmPoolTest, SubmitsWhatIsMissingAsOneArray) {
 }
 
 TEST_F(SlurmPoolTest, GivesUpOnlyWhatWaits) {
-  slurm_.queue = "7_0|RUNNING|0:05|fettle-ab-j1|None\n7_1|PENDING|0:00|fettle-ab-j1|Priority\n"
-                 "7_2|PENDING|0:00|fettle-ab-j1|Priority\n";
+  slurm_.queue =
+      "7_0|RUNNING|0:05|fettle-ab-j1|None\n7_1|PENDING|0:00|fettle-ab-j1|Priority\n"
+      "7_2|PENDING|0:00|fettle-ab-j1|Priority\n";
   EXPECT_EQ(*pool_.Ensure(2), 0);
   EXPECT_THAT(slurm_.Last("scancel"), ElementsAre("scancel", "--quiet", "7_2"));
   EXPECT_EQ(*pool_.Ensure(0), 0);
@@ -247,9 +269,17 @@ TEST_F(SlurmPoolTest, WritesAScriptThatAShellReads) {
   EXPECT_THAT(script, HasSubstr("'a b.sif' /opt/fettle/bin/fettle worker --idle-exit 300"));
   EXPECT_THAT(script, HasSubstr("module load cuda\n"));
   EXPECT_THAT(script, HasSubstr("limit_s=14400"));
-  EXPECT_THAT(script, Not(HasSubstr("@")));
+  EXPECT_THAT(script, Not(HasSubstr("@HEAD@")));
+  EXPECT_THAT(script, Not(HasSubstr("@SETUP@")));
   std::ofstream(folder_.str() + "/script") << script;
-  EXPECT_EQ(RunCommand({"bash", "-n", folder_.str() + "/script"}, milliseconds(20'000))->exit_code, 0);
+  EXPECT_EQ(RunCommand({"bash", "-n", folder_.str() + "/script"}, milliseconds(20'000))->exit_code,
+            0);
+}
+
+TEST_F(SlurmPoolTest, PassesNothingOfTheServersEnvironmentOn) {
+  slurm_.queue = "";
+  EXPECT_EQ(*pool_.Ensure(1), 1);
+  EXPECT_THAT(slurm_.Last("sbatch"), Contains("--export=NIL"));
 }
 
 // The loop of the script around programs that end in different ways.
@@ -262,23 +292,24 @@ class WorkerScriptTest : public SlurmPoolTest {
     options.program = folder_.str() + "/worker";
     std::ofstream(options.program) << "#!/bin/bash\n" << worker;
     std::ofstream(folder_.str() + "/script") << SlurmScript(options);
-    const auto result = RunCommand(
-        {"bash", "-c", "chmod +x \"$0/worker\"; cd \"$0\"; " + around, folder_.str()},
-        milliseconds(50'000));
+    const auto result =
+        RunCommand({"bash", "-c", "chmod +x \"$0/worker\"; cd \"$0\"; " + around, folder_.str()},
+                   milliseconds(50'000));
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *result : CommandResult{-1, "", ""};
   }
 };
 
 TEST_F(WorkerScriptTest, StartsAWorkerThatDiedAgain) {
-  const CommandResult result = RunScript(
-      "echo start\n[ -e died ] && exit 0\ntouch died\nkill -9 $$\n", "bash script");
+  const CommandResult result =
+      RunScript("echo start\n[ -e died ] && exit 0\ntouch died\nkill -9 $$\n", "bash script");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "start\nstart\n");
 }
 
 TEST_F(WorkerScriptTest, LeavesOneThatNeverStarts) {
-  const CommandResult result = RunScript("echo start\nexit 3\n", "sleep() { :; }; export -f sleep; bash script");
+  const CommandResult result =
+      RunScript("echo start\nexit 3\n", "sleep() { :; }; export -f sleep; bash script");
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.out, "start\nstart\nstart\nstart\nstart\n");
 }
@@ -291,8 +322,7 @@ TEST_F(WorkerScriptTest, PassesTheSignalOnAndEnds) {
 }
 
 TEST_F(WorkerScriptTest, TellsWhenItsTimeIsOver) {
-  const CommandResult result =
-      RunScript("echo \"$@\"\n", "SLURM_JOB_END_TIME=1234 bash script");
+  const CommandResult result = RunScript("echo \"$@\"\n", "SLURM_JOB_END_TIME=1234 bash script");
   EXPECT_THAT(result.out, HasSubstr("--until 1234"));
 }
 
