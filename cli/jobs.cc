@@ -60,9 +60,9 @@ class JobsCommand final : public Subcommand {
                  FormatAge(std::max<std::int64_t>(now - job.created().seconds(), 0))});
     }
     context.terminal.Raw(table.Render(context.terminal.width()));
-    // What open jobs wait for: a full disk, a worker.
+    // What open jobs wait for: a full disk, a worker. Of one job also how it ended.
     for (const v1::Job& job : jobs) {
-      if (job.message().empty() || IsFinal(job.state())) continue;
+      if (job.message().empty() || (IsFinal(job.state()) && job_.empty())) continue;
       context.terminal.Print(Printable(fmt::format("{}: {}", job.id(), job.message())));
     }
     return ExitCode::kOk;

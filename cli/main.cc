@@ -81,8 +81,10 @@ class SignalWatcher {
     for (int seen = 0; sigwait(&signals_, &signal) == 0;) {
       if (ending_) return;
       if (signal == SIGUSR2) continue;
-      if (++seen > 1) std::_Exit(128 + signal);
       source_.request_stop();
+      // An impatient Ctrl-C ends it at once. A batch system sends SIGTERM to a shell and to its
+      // children, which pass it on: that is one wish.
+      if (signal == SIGINT && ++seen > 1) std::_Exit(128 + signal);
     }
   }
 

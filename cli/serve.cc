@@ -43,6 +43,10 @@ class ServeCommand final : public Subcommand {
         .Flag("--models", "FILE", &options_.models_file,
               "models, prices and limits over the bundled ones (docs/agent.md)")
         .completes = Completes::kFile;
+    flags
+        .Flag("--fleet", "FILE", &options_.fleet_file,
+              "have Slurm start workers, as the file says (docs/fleet.md)")
+        .completes = Completes::kFile;
     flags.Flag("--reflection", "", &options_.reflection, "answer gRPC reflection");
     flags.Flag("--no-worker", "", &no_worker_, "start no worker on this machine");
     flags.Flag("--device", "ID", &devices_, "device of the local worker; may be repeated");
@@ -65,6 +69,7 @@ class ServeCommand final : public Subcommand {
         options_.local_worker.insert(options_.local_worker.end(), {"--device", device});
       }
     }
+    options_.fleet_program = ProgramFolder() + "/fettle";
     const int code = RunServer(std::move(options_));
     return code == 0 ? ExitCode::kOk : static_cast<ExitCode>(code);
   }

@@ -30,6 +30,9 @@ absl::StatusOr<std::string> OptionsJson(const SubmitRequest& request) {
   if (!request.model.empty()) object["model"] = request.model;
   if (!request.writer.empty()) object["writer"] = request.writer;
   if (!request.recording.empty()) object["recording"] = request.recording;
+  if (!request.account.empty()) object["account"] = request.account;
+  if (!request.partition.empty()) object["partition"] = request.partition;
+  if (!request.qos.empty()) object["qos"] = request.qos;
   if (options.empty() && object.empty()) return std::string();
   for (const std::string& option : options) {
     const std::size_t equals = option.find('=');
@@ -70,6 +73,10 @@ class SubmitCommand final : public Subcommand {
     flags.Flag("--writer", "NAME", &request_.writer,
                "llm, hybrid: a second model that writes what the first one planned");
     flags.Flag("--recording", "NAME", &request_.recording, "replay: what to replay");
+    flags.Flag("--account", "NAME", &request_.account,
+               "account that its workers are charged to (docs/fleet.md)");
+    flags.Flag("--partition", "NAME", &request_.partition, "partition that they run in");
+    flags.Flag("--qos", "NAME", &request_.qos, "their quality of service");
     flags.Flag("--option", "NAME=NUMBER", &request_.options, "further settings of the job");
     flags.Flag("--watch", "", &watch_, "follow the job (default on a terminal)");
     flags.Flag("--no-watch", "", &no_watch_, "only print the job's id");

@@ -17,10 +17,11 @@ struct SubmitRequest {
   std::string target = "auto";
   std::string proposer = "tuner";
   v1::Budget budget;
-  std::uint64_t seed = 0;            // 0: drawn by the server.
-  std::vector<std::string> options;  // "plateau=100"
-  std::string model, writer;         // llm, hybrid; empty: the server's default.
-  std::string recording;             // replay.
+  std::uint64_t seed = 0;               // 0: drawn by the server.
+  std::vector<std::string> options;     // "plateau=100"
+  std::string model, writer;            // llm, hybrid; empty: the server's default.
+  std::string recording;                // replay.
+  std::string account, partition, qos;  // Of its workers; empty: the server's own settings.
 };
 
 // Parses the task here first, so that its mistakes are shown at once; prints them and returns

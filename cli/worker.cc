@@ -16,7 +16,10 @@ class WorkerCommand final : public Subcommand {
   std::string name() const override { return "worker"; }
   std::string summary() const override { return "offer this machine's devices to a server"; }
   std::string details() const override {
-    return "Connects outwards and reconnects by itself. SIGTERM gives its leases back and ends it.";
+    return "Connects outwards and reconnects by itself. SIGTERM gives its leases back and ends "
+           "it.\n"
+           "Devices are those that the environment allows, as a batch system sets it\n"
+           "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).";
   }
   void Declare(FlagSet& flags) override {
     flags.Flag("--endpoint", "ADDRESS", &options_.endpoint.endpoint,
@@ -35,6 +38,11 @@ class WorkerCommand final : public Subcommand {
     flags.Flag("--device", "ID", &devices_, "device to offer; may be repeated (default: all)");
     local_.DeclareTools(flags);
     flags.Flag("--slots", "N", &slots_, "units held at once (default: by devices and cores)");
+    flags.Flag("--idle-exit", "SECONDS", &idle_exit_s_,
+               "end after so long without work or without the server (default: never)");
+    flags.Flag("--until", "TIME", &until_s_,
+               "seconds since 1970 when this process will be ended: before that it takes no more "
+               "work (default: never)");
     flags.Flag("--compile-jobs", "N", &compile_jobs_, "compiles at once (default: one per core)");
     flags.Flag("--cache", "DIR", &local_.cache, "compile cache (default ~/.cache/fettle)")
         .completes = Completes::kFolder;
@@ -48,6 +56,14 @@ class WorkerCommand final : public Subcommand {
     if (compile_jobs_ < 0 || compile_jobs_ > 1000) {
       return absl::InvalidArgumentError("--compile-jobs: 0 to 1000");
     }
+    if (idle_exit_s_ < 0 || idle_exit_s_ > 10'000'000) {
+      return absl::InvalidArgumentError("--idle-exit: 0 to 10000000");
+    }
+    if (until_s_ < 0 || until_s_ > 9'000'000'000) {
+      return absl::InvalidArgumentError("--until: seconds since 1970");
+    }
+    options_.idle_exit = std::chrono::seconds(idle_exit_s_);
+    options_.until_ns = until_s_ * 1'000'000'000;
     if (options_.endpoint.endpoint.empty() && !data_.empty()) {
       options_.endpoint.endpoint = SocketEndpoint(DataFolder(data_));
     }
@@ -68,7 +84,7 @@ class WorkerCommand final : public Subcommand {
   WorkerOptions options_;
   LocalFlags local_;
   std::vector<std::string> devices_;
-  std::int64_t slots_ = 0, compile_jobs_ = 0;
+  std::int64_t slots_ = 0, compile_jobs_ = 0, idle_exit_s_ = 0, until_s_ = 0;
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMaxReconnectBackoffMs = 2'000;
 constexpr int kConnectTimeoutMs = 10'000;
+// gRPC asks for a host's addresses again before it connects again, by default twice a minute.
+constexpr int kResolvePauseMs = 500;
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -210,6 +212,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const EndpointOptions
   // Also how long one attempt may take: generous, for a machine whose cores are all busy.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolvePauseMs);
   // A channel of its own, so that two clients in one process never share a broken connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (local) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");

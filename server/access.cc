@@ -9,6 +9,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
+#include "server/fleet/worker_tokens.h"
 #include "server/job_tokens.h"
 #include "store/files.h"
 
@@ -69,6 +70,11 @@ std::string Authorization(const grpc::CallbackServerContext& context) {
 bool IsProposeToken(std::string_view authorization) {
   return authorization.starts_with(kBearer) &&
          authorization.substr(kBearer.size()).starts_with(JobTokens::kPrefix);
+}
+
+bool IsWorkerToken(std::string_view authorization) {
+  return authorization.starts_with(kBearer) &&
+         authorization.substr(kBearer.size()).starts_with(WorkerTokens::kPrefix);
 }
 
 absl::Status UnknownToken() {
@@ -142,6 +148,15 @@ absl::Status Access::CheckPeer(const std::string& peer, const std::string& autho
     return absl::PermissionDeniedError(
         "a propose token opens the calls about its own job only; use an operator's token");
   }
+  if (IsWorkerToken(authorization)) {
+    if (worker_tokens_ == nullptr ||
+        !worker_tokens_->JobOf(std::string_view(authorization).substr(kBearer.size()))) {
+      return UnknownToken();
+    }
+    if (needed == AccessRole::kWorker) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        "a worker's token opens the calls of workers only; use an operator's token");
+  }
   if (IsUnixEndpoint(peer)) return absl::OkStatus();
   if (authorization.rfind(kBearer, 0) != 0) {
     return absl::UnauthenticatedError(
@@ -153,6 +168,12 @@ absl::Status Access::CheckPeer(const std::string& peer, const std::string& autho
   return absl::PermissionDeniedError(fmt::format("token {} has role {}; this call needs {}",
                                                  match->name, RoleName(match->role),
                                                  RoleName(needed)));
+}
+
+std::string Access::WorkerJob(const grpc::CallbackServerContext& context) const {
+  const std::string authorization = Authorization(context);
+  if (worker_tokens_ == nullptr || !IsWorkerToken(authorization)) return "";
+  return worker_tokens_->JobOf(std::string_view(authorization).substr(kBearer.size())).value_or("");
 }
 
 const Token* Access::Find(std::string_view digest) const {

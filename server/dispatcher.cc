@@ -26,6 +26,19 @@ DeviceReportRow ReportOf(const WorkerView& view, const std::string& device_id) {
   return {};
 }
 
+constexpr std::size_t kMaxProven = 4096;
+
+bool Serves(const WorkerView& worker, const std::string& job_id) {
+  return worker.job_id.empty() || worker.job_id == job_id;
+}
+
+bool HasToolchain(const WorkerView& worker, const std::string& target,
+                  const std::string& toolchain) {
+  if (toolchain.empty()) return true;
+  const auto found = worker.toolchains.find(target);
+  return found != worker.toolchains.end() && found->second == toolchain;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(Store& store, Clock& clock, DispatcherOptions options)
@@ -61,6 +74,7 @@ void Dispatcher::Enqueue(UnitTicket ticket) {
   Post([this, shared = std::make_shared<UnitTicket>(std::move(ticket))] {
     auto unit = std::make_unique<Unit>();
     unit->ticket = std::move(*shared);
+    unit->choosy_until = clock_.Steady() + limits::kOtherDevice;
     const UnitRow& row = unit->ticket.row;
     if (row.state == unit_state::kLeased) {
       unit->state = State::kUnclaimed;
@@ -123,8 +137,10 @@ void Dispatcher::SetWorkersChanged(std::function<void()> listener) {
   Post([this, listener = std::move(listener)] { workers_changed_ = listener; });
 }
 
-void Dispatcher::Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello) {
-  Post([this, link = std::move(link), hello = std::move(hello)] { HandleConnect(link, hello); });
+void Dispatcher::Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello, std::string job_id) {
+  Post([this, link = std::move(link), hello = std::move(hello), job_id = std::move(job_id)] {
+    HandleConnect(link, hello, job_id);
+  });
 }
 
 void Dispatcher::Message(WorkerLink* link, v1::WorkerMessage message) {
@@ -135,12 +151,13 @@ void Dispatcher::Disconnect(WorkerLink* link, std::string reason) {
   Post([this, link, reason = std::move(reason)] { HandleDisconnect(link, reason); });
 }
 
-std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const {
+std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target,
+                                               const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
   std::optional<DeviceChoice> best;
   bool best_emulated = false;
   for (const WorkerView& worker : views_) {
-    if (worker.state == "draining") continue;
+    if (worker.state == "draining" || !Serves(worker, job_id)) continue;
     for (const OfferedDevice& device : worker.devices) {
       if (target == "auto" ? device.emulated : device.target != target) continue;
       // A real device is better than an emulated one and any GPU than the CPU; among equals the
@@ -157,19 +174,25 @@ std::optional<DeviceChoice> Dispatcher::Choose(const std::string& target) const 
   return best;
 }
 
-int Dispatcher::Slots(const std::string& target, const std::string& device_model) const {
+DeviceCapacity Dispatcher::Capacity(const DeviceChoice& choice, const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
-  int slots = 0;
+  DeviceCapacity capacity;
   for (const WorkerView& worker : views_) {
-    if (worker.state == "draining") continue;
+    if (worker.state == "draining" || !Serves(worker, job_id) ||
+        !HasToolchain(worker, choice.target, choice.toolchain)) {
+      continue;
+    }
+    int devices = 0;
     for (const OfferedDevice& device : worker.devices) {
-      if (device.target == target && (device_model.empty() || device.model == device_model)) {
-        slots += worker.slots;
-        break;
+      if (device.target == choice.target &&
+          (choice.device_model.empty() || device.model == choice.device_model)) {
+        ++devices;
       }
     }
+    capacity.devices += devices;
+    if (devices > 0) capacity.slots += worker.slots;
   }
-  return slots;
+  return capacity;
 }
 
 std::vector<WorkerView> Dispatcher::Workers() const {
@@ -227,6 +250,8 @@ SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
     if (unit->state == State::kLeased || unit->state == State::kUnclaimed) {
       next = std::min(next, unit->until);
     }
+    const bool choosy = unit->state == State::kPending && !unit->ticket.other_than.empty();
+    if (choosy && unit->choosy_until > now) next = std::min(next, unit->choosy_until);
   }
   for (const auto& [link, worker] : workers_) {
     next = std::min(next, worker.last_seen + options_.heartbeat_lost);
@@ -234,7 +259,8 @@ SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
   return next;
 }
 
-void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello) {
+void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello,
+                               const std::string& job_id) {
   absl::StatusOr<WorkerHello> parsed = ParseHello(hello);
   if (!parsed.ok()) {
     link->Close(StatusText(parsed.status()));
@@ -261,8 +287,9 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   Worker& worker = workers_[key];
   worker.link = std::move(link);
   worker.view = parsed->view;
+  worker.view.job_id = job_id;
   worker.view.connected_ns = clock_.NowNs();
-  worker.toolchains = parsed->toolchains;
+  worker.view.toolchains = parsed->toolchains;
   worker.last_seen = clock_.Steady();
   v1::ServerMessage welcome;
   welcome.mutable_welcome()->set_heartbeat_ms(options_.heartbeat.count());
@@ -372,6 +399,10 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
       views_stale_ = true;
     }
   }
+  if (const auto worker = workers_.find(link); worker != workers_.end()) {
+    if (proven_.size() >= kMaxProven) proven_.clear();
+    proven_.insert(worker->second.view.id);
+  }
   unit.state = State::kDelivered;
   unit.holder = link;
   ++counts_.results;
@@ -411,14 +442,19 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
   if (found == workers_.end()) return;
   const std::string id = found->second.view.id;
   spdlog::info("worker_disconnected worker={} reason={}", id, reason);
-  const bool drained = found->second.draining;
+  const bool died = !found->second.draining && !server_stops_;
   const std::shared_ptr<WorkerLink> keep = found->second.link;
   workers_.erase(found);
   for (auto& [unit_id, unit] : units_) {
     if (unit->holder != link) continue;
     if (unit->state == State::kLeased) {
-      GiveBack(*unit, fmt::format("worker {} is gone: {}", id, reason),
-               /*counts=*/!drained && !server_stops_);
+      // One death proves nothing: the machine, the scheduler or another unit may be the cause.
+      const bool repeated = died && unit->ticket.deaths > 0 && unit->alone;
+      if (died) ++unit->ticket.deaths;
+      GiveBack(
+          *unit,
+          fmt::format("{}worker {} is gone: {}", died && !repeated ? kWorkerGone : "", id, reason),
+          /*counts=*/repeated);
     } else {
       unit->holder = nullptr;
     }
@@ -438,12 +474,14 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
   if (counts) ++ticket.failures;
   spdlog::info("unit_returned job_id={} unit={} attempt={} failures={} reason={}",
                ticket.row.job_id, ticket.row.id, ticket.row.attempt, ticket.failures, reason);
-  const bool poison = ticket.failures >= limits::kMaxUnitAttempts;
+  const bool poison = ticket.failures >= limits::kMaxUnitAttempts ||
+                      (ticket.deaths > 0 && ticket.row.attempt >= limits::kMaxAttemptsInAll);
   ticket.row.state = unit_state::kReturned;
   ticket.row.reason = counts ? reason : kNotCounted + reason;
   ticket.row.ended_ns = clock_.NowNs();
   if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
   unit.holder = nullptr;
+  unit.alone = false;
   if (poison) {
     UnitEnd outcome;
     outcome.unit = ticket.row;
@@ -498,7 +536,9 @@ void Dispatcher::Expire(SteadyTime now) {
   }
 }
 
-bool Dispatcher::Runs(const Worker& worker, const WorkUnit& unit) {
+bool Dispatcher::Runs(const Worker& worker, const UnitTicket& ticket) {
+  const WorkUnit& unit = ticket.unit;
+  if (!HasToolchain(worker.view, unit.target, ticket.toolchain)) return false;
   for (const OfferedDevice& device : worker.view.devices) {
     if (device.target == unit.target &&
         (unit.device_model.empty() || device.model == unit.device_model)) {
@@ -508,7 +548,54 @@ bool Dispatcher::Runs(const Worker& worker, const WorkUnit& unit) {
   return false;
 }
 
+bool Dispatcher::WaitsForAnother(const Unit& unit, const Worker& worker) const {
+  if (unit.ticket.other_than != worker.view.id) return false;
+  bool others = false;
+  for (const auto& [link, other] : workers_) {
+    if (&other == &worker || other.draining || !Serves(other.view, unit.ticket.row.job_id) ||
+        !Runs(other, unit.ticket)) {
+      continue;
+    }
+    if (other.view.held < other.view.slots && other.reserved.empty()) return true;
+    others = true;
+  }
+  return others && clock_.Steady() < unit.choosy_until;
+}
+
+void Dispatcher::Reserve() {
+  for (auto& [link, worker] : workers_) {
+    if (worker.reserved.empty()) continue;
+    const auto unit = units_.find(worker.reserved);
+    const bool stands = unit != units_.end() &&
+                        (unit->second->state == State::kPending ||
+                         (unit->second->state == State::kLeased && unit->second->holder == link));
+    if (!stands || worker.draining) worker.reserved.clear();
+  }
+  for (const auto& [job, queue] : pending_) {
+    for (const std::string& id : queue) {
+      const Unit& unit = *units_.at(id);
+      if (unit.ticket.deaths == 0) continue;
+      // Proven workers first, then those that are free soonest.
+      Worker* best = nullptr;
+      bool has_one = false;
+      const auto rank = [this](const Worker& worker) {
+        return std::pair(!proven_.contains(worker.view.id), worker.view.held);
+      };
+      for (auto& [link, worker] : workers_) {
+        has_one |= worker.reserved == id;
+        if (worker.draining || !worker.reserved.empty() || !Serves(worker.view, job) ||
+            !Runs(worker, unit.ticket)) {
+          continue;
+        }
+        if (best == nullptr || rank(worker) < rank(*best)) best = &worker;
+      }
+      if (!has_one && best != nullptr) best->reserved = id;
+    }
+  }
+}
+
 void Dispatcher::AssignAll() {
+  Reserve();
   bool any = true;
   while (any && !rotation_.empty()) {
     any = false;
@@ -520,15 +607,20 @@ void Dispatcher::AssignAll() {
 }
 
 bool Dispatcher::AssignOne(Worker& worker) {
+  // What is to run alone waits until the worker is empty, and nothing else comes meanwhile.
+  const std::string& reserved = worker.reserved;
+  if (!reserved.empty() && worker.view.held > 0) return false;
   for (std::size_t turn = 0; turn < rotation_.size(); ++turn) {
     const std::string job = rotation_[turn];
+    if (!Serves(worker.view, job)) continue;
     std::vector<std::string>& queue = pending_[job];
     auto chosen = queue.end();
     for (auto it = queue.begin(); it != queue.end(); ++it) {
-      const WorkUnit& unit = units_.at(*it)->ticket.unit;
-      if (!Runs(worker, unit)) continue;
+      const Unit& unit = *units_.at(*it);
+      if (reserved.empty() ? unit.ticket.deaths > 0 : *it != reserved) continue;
+      if (!Runs(worker, unit.ticket) || WaitsForAnother(unit, worker)) continue;
       if (chosen == queue.end() ||
-          Urgency(unit.kind) < Urgency(units_.at(*chosen)->ticket.unit.kind)) {
+          Urgency(unit.ticket.unit.kind) < Urgency(units_.at(*chosen)->ticket.unit.kind)) {
         chosen = it;
       }
     }
@@ -541,7 +633,9 @@ bool Dispatcher::AssignOne(Worker& worker) {
     } else {
       rotation_.push_back(job);
     }
-    Lease(*units_.at(id), worker);
+    Unit& unit = *units_.at(id);
+    unit.alone = !reserved.empty() && proven_.contains(worker.view.id);
+    Lease(unit, worker);
     return true;
   }
   return false;
@@ -614,9 +708,9 @@ void Dispatcher::Publish() {
     worker.view.state = worker.draining ? "draining" : worker.view.held > 0 ? "busy" : "idle";
     views.push_back(worker.view);
     for (const OfferedDevice& device : worker.view.devices) {
-      const auto found = worker.toolchains.find(device.target);
+      const auto found = worker.view.toolchains.find(device.target);
       toolchains[{device.target, device.model}] =
-          found == worker.toolchains.end() ? "" : found->second;
+          found == worker.view.toolchains.end() ? "" : found->second;
     }
   }
   {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ namespace fettle {
 
 // Begins the reason of an attempt that says nothing about its unit (a restart, a draining worker).
 inline constexpr char kNotCounted[] = "not counted: ";
+// Begins the rest of such a reason where the worker died with it.
+inline constexpr char kWorkerGone[] = "worker gone: ";
 
 // The way back to one connected worker. Thread-safe; never blocks.
 class WorkerLink {
@@ -43,10 +46,12 @@ struct OfferedDevice {
 };
 
 struct WorkerView {
+  std::string job_id;                    // The one job that it serves; empty: any.
   std::string id, host, version, state;  // state: idle, busy, draining, lost.
   std::string devices_json, compilers_json;
   std::vector<OfferedDevice> devices;
-  std::vector<DeviceReport> reports;  // As its last heartbeat said.
+  std::map<std::string, std::string> toolchains;  // By target.
+  std::vector<DeviceReport> reports;              // As its last heartbeat said.
   std::int64_t connected_ns = 0;
   int slots = 0, held = 0;
 };
@@ -54,6 +59,12 @@ struct WorkerView {
 // What a job settles on before it starts: figures of different models are never compared.
 struct DeviceChoice {
   std::string target, device_model, toolchain;
+};
+
+// Of one device model, over workers.
+struct DeviceCapacity {
+  int slots = 0;  // Units that the workers can hold.
+  int devices = 0;
 };
 
 // How a unit ended, for its owner.
@@ -65,10 +76,13 @@ struct UnitEnd {
 };
 
 struct UnitTicket {
-  UnitRow row;          // Already stored, when `durable`.
-  WorkUnit unit;        // Id and attempt are taken from `row`.
-  bool durable = true;  // False: belongs to no job and leaves no rows.
-  int failures = 0;     // Attempts that failed before.
+  UnitRow row;             // Already stored, when `durable`.
+  WorkUnit unit;           // Id and attempt are taken from `row`.
+  bool durable = true;     // False: belongs to no job and leaves no rows.
+  int failures = 0;        // Attempts that failed before.
+  int deaths = 0;          // Workers that died with it.
+  std::string toolchain;   // Nonempty: only a worker with this one may run it.
+  std::string other_than;  // Rather not this worker.
   // Called once, on the dispatcher's thread; must not block. With a result, the owner then calls
   // Settle (it is stored) or Reject (it is unusable).
   std::function<void(UnitEnd)> done;
@@ -92,7 +106,9 @@ struct DispatcherOptions {
 
 // Hands units to workers and takes them back. A lease is a durable row per (unit, attempt), written
 // before the worker hears of it; a closed connection, silence or a passed deadline gives it back,
-// and after kMaxUnitAttempts failures the unit is poison. Jobs take turns.
+// and after kMaxUnitAttempts failures the unit is poison. That a worker died says nothing about
+// what it held: such a unit runs alone the next time, on a worker that has delivered results
+// before, and only if that one dies too it is a failure. Jobs take turns.
 //
 // All state belongs to one thread; every call only posts to it. Thread-safe.
 class Dispatcher {
@@ -117,15 +133,17 @@ class Dispatcher {
   void SetWorkersChanged(std::function<void()> listener);
 
   // --- For worker sessions. `link` identifies the session.
-  void Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello);
+  // `job_id`: the worker serves this job alone; empty: any.
+  void Connect(std::shared_ptr<WorkerLink> link, v1::Hello hello, std::string job_id);
   void Message(WorkerLink* link, v1::WorkerMessage message);
   void Disconnect(WorkerLink* link, std::string reason);
 
   // --- Queries.
-  // The best device for `target` ("auto": any, GPUs first). Unset: no worker offers one.
-  std::optional<DeviceChoice> Choose(const std::string& target) const;
-  // Units that connected workers can hold for that device.
-  int Slots(const std::string& target, const std::string& device_model) const;
+  // The best device for `target` ("auto": any, GPUs first) among the workers that serve the job
+  // (empty: any job). Unset: none offers one.
+  std::optional<DeviceChoice> Choose(const std::string& target, const std::string& job_id) const;
+  // What connected workers offer of that device and toolchain (where they are named) for the job.
+  DeviceCapacity Capacity(const DeviceChoice& device, const std::string& job_id) const;
   std::vector<WorkerView> Workers() const;
   DispatcherCounts Counts() const;
 
@@ -139,12 +157,14 @@ class Dispatcher {
     State state = State::kPending;
     WorkerLink* holder = nullptr;
     std::chrono::steady_clock::time_point until{};  // kLeased: deadline. kUnclaimed: grace ends.
+    std::chrono::steady_clock::time_point choosy_until{};  // Then it takes any worker.
+    bool alone = false;  // kLeased: nothing else runs there, and the worker is a proven one.
   };
   struct Worker {
     std::shared_ptr<WorkerLink> link;
     WorkerView view;
-    std::map<std::string, std::string> toolchains;  // By target.
-    std::string state_json;                         // Of the last heartbeat.
+    std::string state_json;  // Of the last heartbeat.
+    std::string reserved;    // The unit that it is kept free for, or runs alone; empty: none.
     bool draining = false;
     std::chrono::steady_clock::time_point last_seen;
   };
@@ -156,7 +176,8 @@ class Dispatcher {
   void Post(std::function<void()> task);
   void Loop();
   // The rest runs on the thread.
-  void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello);
+  void HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello& hello,
+                     const std::string& job_id);
   void HandleMessage(WorkerLink* link, const v1::WorkerMessage& message);
   void HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat);
   void HandleDone(WorkerLink* link, const v1::UnitDone& done);
@@ -176,7 +197,11 @@ class Dispatcher {
   void Forget(const std::string& unit_id);
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
-  static bool Runs(const Worker& worker, const WorkUnit& unit);
+  static bool Runs(const Worker& worker, const UnitTicket& ticket);
+  // Keeps workers free for units that run alone.
+  void Reserve();
+  // Whether the unit should wait for another worker than this one.
+  bool WaitsForAnother(const Unit& unit, const Worker& worker) const;
 
   Store& store_;
   Clock& clock_;
@@ -187,6 +212,7 @@ class Dispatcher {
   std::deque<std::string> rotation_;                         // Jobs, next first.
   std::map<std::string, std::vector<std::string>> pending_;  // Unit ids by job.
   std::map<WorkerLink*, Worker> workers_;
+  std::set<std::string> proven_;  // Workers that have delivered results.
   std::vector<RowChange> changes_;
   std::vector<std::function<void()>> after_commit_;
   DispatcherCounts counts_;

@@ -11,6 +11,7 @@
 #include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "server/errors.h"
+#include "server/fleet/fleet_config.h"
 #include "server/job_events.h"
 #include "store/job_store.h"
 
@@ -39,8 +40,25 @@ absl::Status CheckBudget(const v1::Budget& budget, bool required) {
   return absl::OkStatus();
 }
 
+// What a job says about its workers is an error where nobody reads it.
+absl::Status CheckWorkers(const v1::SubmitJobRequest& request, const FleetConfig* fleet) {
+  FETTLE_ASSIGN_OR_RETURN(const JobOptions options, ParseJobOptions(request.options_json()));
+  if (options.account.empty() && options.partition.empty() && options.qos.empty()) {
+    return absl::OkStatus();
+  }
+  if (fleet != nullptr &&
+      (request.target() == "auto" || fleet->targets.contains(request.target()))) {
+    return absl::OkStatus();
+  }
+  return errors::BadField(
+      "options_json", fmt::format("account, partition and qos are for workers that the server has "
+                                  "Slurm start, and it has none started for {}; see `fettle serve "
+                                  "--fleet`",
+                                  request.target()));
+}
+
 absl::Status CheckSubmit(const v1::SubmitJobRequest& request,
-                         const std::vector<std::string>& proposers) {
+                         const std::vector<std::string>& proposers, const FleetConfig* fleet) {
   if (request.request_id().size() > limits::kMaxNameBytes) {
     return errors::TooLong("request_id", request.request_id().size(), limits::kMaxNameBytes);
   }
@@ -62,7 +80,7 @@ absl::Status CheckSubmit(const v1::SubmitJobRequest& request,
                                         fmt::join(proposers, ", ")));
   }
   FETTLE_RETURN_IF_ERROR(CheckBudget(request.budget(), /*required=*/true));
-  return ParseJobOptions(request.options_json()).status();
+  return CheckWorkers(request, fleet);
 }
 
 absl::StatusOr<std::shared_ptr<const Task>> ParseTaskBlob(const std::string& blob) {
@@ -173,6 +191,7 @@ void JobManager::RunHasEnded(const std::string& job_id) {
     active_.erase(found);
   }
   reap_wake_.notify_all();
+  if (jobs_changed_) jobs_changed_();
 }
 
 void JobManager::Fill() {
@@ -207,11 +226,12 @@ void JobManager::Fill() {
     JobRun& started = *run;
     active_[id] = std::move(run);
     started.Start([this, id] { RunHasEnded(id); });
+    if (jobs_changed_) jobs_changed_();
   }
 }
 
 absl::StatusOr<JobRow> JobManager::Submit(const v1::SubmitJobRequest& request) {
-  FETTLE_RETURN_IF_ERROR(CheckSubmit(request, context_.proposer_kinds));
+  FETTLE_RETURN_IF_ERROR(CheckSubmit(request, context_.proposer_kinds, context_.fleet));
   const std::string request_digest = Sha256Hex(request.SerializeAsString());
   const auto find_repeat = [&]() -> absl::StatusOr<std::optional<JobRow>> {
     std::optional<JobRow> known;
@@ -362,6 +382,13 @@ std::string JobManager::Waiting(const std::string& job_id) const {
   if (place == queue_.end()) return "";
   return fmt::format("waits for {} jobs before it",
                      active_.size() + static_cast<std::size_t>(place - queue_.begin()));
+}
+
+std::vector<JobDemand> JobManager::Demands() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<JobDemand> demands;
+  for (const auto& [id, run] : active_) demands.push_back(run->demand());
+  return demands;
 }
 
 std::int64_t JobManager::QueuePosition(const std::string& job_id) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,12 +41,17 @@ class JobManager {
   // Place in the queue, from 1; 0: it does not wait for its turn.
   std::int64_t QueuePosition(const std::string& job_id) const;
 
+  // Of the jobs that run.
+  std::vector<JobDemand> Demands() const;
+
   // Wakes the job's thread if it has one: a client handed something in.
   void Poke(const std::string& job_id);
   // Device time that a try cost.
   void Charge(const std::string& job_id, std::int64_t device_ms);
 
   void WorkersChanged();
+  // Called whenever jobs begin or end to run; must not block. Before Start.
+  void SetJobsChanged(std::function<void()> listener) { jobs_changed_ = std::move(listener); }
 
  private:
   struct Queued {
@@ -60,6 +66,7 @@ class JobManager {
   absl::Status Queue(Queued job);
 
   JobContext context_;
+  std::function<void()> jobs_changed_;
   mutable std::mutex mutex_;
   std::condition_variable reap_wake_;
   std::map<std::string, std::unique_ptr<JobRun>> active_;  // Guarded by mutex_.

@@ -6,6 +6,7 @@
 
 #include "core/status_macros.h"
 #include "server/errors.h"
+#include "server/fleet/fleet_config.h"
 
 namespace fettle {
 namespace {
@@ -49,10 +50,18 @@ absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text) {
       (key == "model"    ? options.model
        : key == "writer" ? options.writer
                          : options.recording) = value.get<std::string>();
+    } else if (key == "account" || key == "partition" || key == "qos") {
+      if (!value.is_string() || !IsFleetName(value.get_ref<const std::string&>())) {
+        return errors::BadField("options_json." + key, "must be a name as Slurm has them");
+      }
+      (key == "account"     ? options.account
+       : key == "partition" ? options.partition
+                            : options.qos) = value.get<std::string>();
     } else {
       return errors::BadField("options_json." + key,
                               "no such option; there are plateau, roofline_stop, tune_share, "
-                              "time_cap_s, model, writer, recording, fit and turns");
+                              "time_cap_s, model, writer, recording, fit, turns, account, "
+                              "partition and qos");
     }
   }
   return options;

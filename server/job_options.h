@@ -32,6 +32,8 @@ struct JobOptions {
   std::string model, writer, recording;
   std::int64_t fit = 24;
   std::int64_t turns = 10;
+  // Under which its workers are asked for (docs/fleet.md); empty: as the server is configured.
+  std::string account, partition, qos;
 };
 // kInvalidArgument names the key. Empty text: the defaults.
 absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text);

@@ -200,6 +200,7 @@ absl::Status JobRun::HandleEvaluation(const UnitEnd& outcome, const UnitResult& 
   }
   open.row = std::move(row);
   open.confirm_queued = true;
+  open.measured_by = outcome.unit.worker_id;
   confirm_queue_.push_back(outcome.unit.ordinal);
   return absl::OkStatus();
 }
@@ -331,6 +332,23 @@ absl::StatusOr<VariantRow> JobRun::MakeVariant(const Open& open, const UnitEnd& 
   return variant;
 }
 
+absl::StatusOr<nlohmann::json> JobRun::AttemptsOf(const std::string& unit_id) const {
+  std::vector<UnitRow> rows;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(rows, UnitAttempts(db, unit_id));
+    return absl::OkStatus();
+  }));
+  nlohmann::json attempts = nlohmann::json::array();
+  for (const UnitRow& row : rows) {
+    attempts.push_back({{"attempt", row.attempt},
+                        {"worker", row.worker_id},
+                        {"reason", row.reason},
+                        {"leased_ns", row.leased_ns},
+                        {"ended_ns", row.ended_ns}});
+  }
+  return attempts;
+}
+
 absl::Status JobRun::HandlePoison(const UnitEnd& outcome) {
   const std::string message =
       fmt::format("given up after {} attempts: {}", outcome.unit.attempt, outcome.reason);
@@ -344,9 +362,10 @@ absl::Status JobRun::HandlePoison(const UnitEnd& outcome) {
   if (found != open_.end()) {
     CandidateRow row = found->second.row;
     const bool confirm = outcome.unit.kind == UnitKindName(UnitKind::kConfirm);
-    const VerdictRecord verdict =
+    VerdictRecord verdict =
         MakeVerdict(Verdict::kUnmeasurable, confirm ? Stage::kConfirm : Stage::kMeasure,
                     "unit_abandoned", message.substr(0, limits::kMaxErrorMessageBytes));
+    FETTLE_ASSIGN_OR_RETURN(verdict.evidence["attempts"], AttemptsOf(outcome.unit.id));
     FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow& job) -> absl::Status {
       return StoreVerdict(db, job, row, verdict, row.ratio);
     }));

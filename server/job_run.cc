@@ -130,6 +130,37 @@ void JobRun::SetWaiting(std::string what) {
   inbox_->waiting = std::move(what);
 }
 
+JobDemand JobRun::demand() const {
+  const std::lock_guard lock(inbox_->mutex);
+  return inbox_->demand;
+}
+
+void JobRun::PublishDemand() {
+  JobDemand demand;
+  demand.job_id = id_;
+  demand.target = job_.target;
+  demand.device_model = job_.device_model;
+  demand.toolchain = job_.toolchain;
+  demand.account = options_.account;
+  demand.partition = options_.partition;
+  demand.qos = options_.qos;
+  const auto open = static_cast<std::int64_t>(open_.size());
+  if (job_.state == job_state::kQueued || job_.stage == job_stage::kRegister) {
+    demand.units = 1;
+  } else if (MostlyWaits(job_.proposer) && job_.stage == job_stage::kSearch) {
+    demand.units = open;  // What comes next depends on somebody else.
+  } else {
+    // What the budget still allows; a proposer that has no more ends it sooner.
+    std::int64_t more = limits::kUnlimitedCandidates;
+    if (job_.budget.candidates > 0) more = job_.budget.candidates - job_.spent.candidates;
+    if (job_.stage == job_stage::kTune) more = std::min(more, StageBudget() - stage_candidates_);
+    if (proposer_ != nullptr && (proposer_->exhausted() || !StopReason().empty())) more = 0;
+    demand.units = open + std::max<std::int64_t>(more, 0);
+  }
+  const std::lock_guard lock(inbox_->mutex);
+  inbox_->demand = std::move(demand);
+}
+
 bool JobRun::cancel_requested() const {
   const std::lock_guard lock(inbox_->mutex);
   return inbox_->cancel;
@@ -148,6 +179,7 @@ void JobRun::PopOutcome() {
 
 void JobRun::Start(std::function<void()> finished) {
   finished_ = std::move(finished);
+  PublishDemand();
   thread_ = std::jthread([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "job");
     Loop(std::move(stop));
@@ -163,6 +195,7 @@ void JobRun::Loop(std::stop_token stop) {
         finished_();
         return;
       }
+      PublishDemand();
       if (*progressed) {
         SetWaiting("");
       } else {
@@ -298,7 +331,16 @@ absl::Status JobRun::Restore() {
     FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(context_.store, row));
     const std::int64_t ordinal = row.ordinal;
     const bool confirming = row.state == candidate_state::kConfirming;
-    open_[ordinal] = {std::move(row), std::move(kernel), confirming};
+    std::optional<EvaluationRow> measured;
+    if (confirming) {
+      FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+        FETTLE_ASSIGN_OR_RETURN(measured,
+                                FindEvaluation(db, UnitId(id_, ordinal, UnitPurpose::kEvaluate)));
+        return absl::OkStatus();
+      }));
+    }
+    open_[ordinal] = {std::move(row), std::move(kernel), confirming,
+                      measured.has_value() ? measured->worker_id : ""};
     if (!confirming) {
       FETTLE_RETURN_IF_ERROR(RestoreUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate), ordinal,
                                          UnitPurpose::kEvaluate, open_units));
@@ -324,9 +366,11 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
     FETTLE_ASSIGN_OR_RETURN(attempts, UnitAttempts(db, unit_id));
     return absl::OkStatus();
   }));
-  int failures = 0;
+  UnitHistory history;
   for (const UnitRow& unit : attempts) {
-    if (unit.state == unit_state::kReturned && unit.reason.rfind(kNotCounted, 0) != 0) ++failures;
+    if (unit.state != unit_state::kReturned) continue;
+    if (!unit.reason.starts_with(kNotCounted)) ++history.failures;
+    if (unit.reason.starts_with(std::string(kNotCounted) + kWorkerGone)) ++history.deaths;
   }
   std::optional<UnitRow> row;
   for (const UnitRow& unit : open) {
@@ -335,19 +379,19 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
   if (!row.has_value()) {
     // The job was cancelled or failed and is resumed: a new attempt.
     row = NewUnit(ordinal, purpose);
-    failures = 0;
+    history = {};
     if (!attempts.empty()) row->attempt = attempts.back().attempt + 1;
     FETTLE_RETURN_IF_ERROR(
         context_.store.Write([&](Connection& db) { return InsertUnit(db, *row); }));
   }
   const auto found = open_.find(ordinal);
   WorkUnit work = MakeWork(*row, found == open_.end() ? nullptr : &found->second.kernel);
-  Dispatch(*std::move(row), std::move(work), failures);
+  Dispatch(*std::move(row), std::move(work), history);
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> JobRun::StepStart() {
-  const std::optional<DeviceChoice> choice = context_.dispatcher.Choose(job_.target);
+  const std::optional<DeviceChoice> choice = context_.dispatcher.Choose(job_.target, id_);
   if (!choice.has_value()) {
     SetWaiting(job_.target == "auto"
                    ? "waits for a worker; start one with `fettle worker`"
@@ -417,7 +461,7 @@ absl::StatusOr<bool> JobRun::StepRegister() {
   FETTLE_RETURN_IF_ERROR(context_.store.Write([&](Connection& db) { return InsertUnit(db, row); }));
   register_sent_ = true;
   WorkUnit work = MakeWork(row, nullptr);
-  Dispatch(std::move(row), std::move(work), /*failures=*/0);
+  Dispatch(std::move(row), std::move(work), {});
   return true;
 }
 

@@ -23,12 +23,15 @@
 #include "judge/accept.h"
 #include "server/dispatcher.h"
 #include "server/event_hub.h"
+#include "server/fleet/job_demand.h"
 #include "server/ids.h"
 #include "server/job_options.h"
 #include "store/records.h"
 #include "store/store.h"
 
 namespace fettle {
+
+struct FleetConfig;
 
 // What every job works with; all of it outlives the jobs.
 struct JobContext {
@@ -41,6 +44,8 @@ struct JobContext {
   std::string version;  // fettle's own.
   std::vector<std::string> proposer_kinds;
   AgentServices* agent = nullptr;  // Null: no models.
+  // Targets whose workers the server has started; null: none.
+  const FleetConfig* fleet = nullptr;
 };
 
 // Drives one job on a thread of its own: register, tune, search, confirm, accept. Every step is one
@@ -71,6 +76,8 @@ class JobRun {
   const std::string& id() const { return id_; }
   // What the job waits for at the moment, if anything ("no worker ...", "disk full ...").
   std::string waiting() const;
+  // What it could keep busy now.
+  JobDemand demand() const;
 
  private:
   // Outcomes on their way from the dispatcher's thread; outlives the job when one is late.
@@ -86,18 +93,25 @@ class JobRun {
     std::int64_t charges = 0, counted = 0;
     std::deque<std::pair<std::string, std::string>> notes;  // Guarded by mutex. (code, text).
     std::string waiting;                                    // Guarded by mutex.
+    JobDemand demand;                                       // Guarded by mutex.
   };
   // A candidate under way.
   struct Open {
     CandidateRow row;
     KernelUnderTest kernel;
     bool confirm_queued = false;  // Its confirmation waits for its turn or runs.
+    std::string measured_by;      // The worker of its evaluation.
+  };
+  // What became of a unit's earlier attempts.
+  struct UnitHistory {
+    int failures = 0, deaths = 0;
   };
   using Change = std::function<absl::Status(Connection&, JobRow&)>;
 
   void Loop(std::stop_token stop);
   void Wait(std::stop_token stop);
   void SetWaiting(std::string what);
+  void PublishDemand();
   bool cancel_requested() const;
   std::optional<UnitEnd> FrontOutcome() const;
   void PopOutcome();
@@ -143,13 +157,15 @@ class JobRun {
   absl::StatusOr<bool> StartConfirmation();
   UnitRow NewUnit(std::int64_t ordinal, UnitPurpose purpose) const;
   WorkUnit MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const;
-  void Dispatch(UnitRow row, WorkUnit work, int failures);
+  void Dispatch(UnitRow row, WorkUnit work, const UnitHistory& history);
 
   // --- Results (job_results.cc).
   absl::Status HandleOutcome(const UnitEnd& outcome);
   absl::Status HandleRegistration(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleEvaluation(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleConfirmation(const UnitEnd& outcome, const UnitResult& result);
+  // [{attempt, worker, reason, leased_ns, ended_ns}] of a unit.
+  absl::StatusOr<nlohmann::json> AttemptsOf(const std::string& unit_id) const;
   absl::Status HandlePoison(const UnitEnd& outcome);
   // A better variant was accepted while this contender waited for its confirmation.
   absl::Status DropContender(CandidateRow row);

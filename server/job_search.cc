@@ -200,8 +200,12 @@ void JobRun::GiveBackLate() {
 }
 
 int JobRun::Window() const {
-  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
-  return std::clamp(slots + 1, kMinWindow, kMaxWindow);
+  const DeviceCapacity capacity =
+      context_.dispatcher.Capacity({job_.target, job_.device_model, job_.toolchain}, id_);
+  // Beyond a few machines: one on each device and one that compiles meanwhile. The rest of the
+  // slots would only be filled with candidates that know less.
+  const int most = std::max(kMaxWindow, 2 * capacity.devices + 1);
+  return std::clamp(capacity.slots + 1, kMinWindow, most);
 }
 
 absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
@@ -219,9 +223,11 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
     return true;
   }
   if (stop.stop_requested()) return false;
-  const int slots = context_.dispatcher.Slots(job_.target, job_.device_model);
+  const int slots =
+      context_.dispatcher.Capacity({job_.target, job_.device_model, job_.toolchain}, id_).slots;
   if (slots == 0 && !open_.empty()) {
-    SetWaiting(fmt::format("waits for a worker with a {} ({})", job_.device_model, job_.target));
+    SetWaiting(fmt::format("waits for a worker with a {} ({}){}", job_.device_model, job_.target,
+                           job_.toolchain.empty() ? "" : " and " + job_.toolchain));
     return false;
   }
   int room = Window() - static_cast<int>(open_.size());
@@ -379,7 +385,7 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
     WorkUnit work = MakeWork(units[i], &fresh[i].kernel);
     const std::int64_t key = fresh[i].row.ordinal;
     open_[key] = std::move(fresh[i]);
-    Dispatch(std::move(units[i]), std::move(work), /*failures=*/0);
+    Dispatch(std::move(units[i]), std::move(work), {});
   }
   return absl::OkStatus();
 }
@@ -405,7 +411,7 @@ absl::StatusOr<bool> JobRun::StartConfirmation() {
   std::erase(confirm_queue_, ordinal);
   confirming_ = ordinal;
   WorkUnit work = MakeWork(row, &open.kernel);
-  Dispatch(std::move(row), std::move(work), /*failures=*/0);
+  Dispatch(std::move(row), std::move(work), {});
   return true;
 }
 
@@ -459,11 +465,19 @@ WorkUnit JobRun::MakeWork(const UnitRow& row, const KernelUnderTest* kernel) con
   return work;
 }
 
-void JobRun::Dispatch(UnitRow row, WorkUnit work, int failures) {
+void JobRun::Dispatch(UnitRow row, WorkUnit work, const UnitHistory& history) {
   UnitTicket ticket;
+  ticket.failures = history.failures;
+  ticket.deaths = history.deaths;
+  ticket.toolchain = job_.toolchain;
+  if (work.kind == UnitKind::kConfirm) {
+    // What was fast on one device should be fast on another of its model.
+    if (const auto open = open_.find(row.ordinal); open != open_.end()) {
+      ticket.other_than = open->second.measured_by;
+    }
+  }
   ticket.row = std::move(row);
   ticket.unit = std::move(work);
-  ticket.failures = failures;
   ticket.done = [inbox = inbox_](UnitEnd outcome) {
     {
       const std::lock_guard lock(inbox->mutex);

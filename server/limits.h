@@ -32,6 +32,7 @@ inline constexpr int kMaxActiveJobs = 8;      // Others wait in the queue.
 inline constexpr int kMaxWaitingJobs = 256;   // Besides: those that wait for models or clients.
 inline constexpr int kMaxOpenJobs = 10'000;
 inline constexpr int kMaxUnitAttempts = 3;      // Failed ones; then the unit is poison.
+inline constexpr int kMaxAttemptsInAll = 20;    // Those that say nothing about the unit too.
 inline constexpr int kMaxPoisonInARow = 5;      // Then the job fails.
 inline constexpr int kMaxDuplicateRounds = 20;  // Proposals seen before, in a row.
 
@@ -42,10 +43,12 @@ inline constexpr std::int64_t kUnitDeadlineMs = 120'000;
 inline constexpr std::int64_t kRegisterDeadlineMs = 600'000;
 inline constexpr std::int64_t kConfirmDeadlineMs = 300'000;
 
-inline constexpr std::chrono::milliseconds kHeartbeat{2'000};
-inline constexpr std::chrono::milliseconds kHeartbeatLost{7'000};  // Silence that ends a session.
-inline constexpr std::chrono::milliseconds kLeaseSlack{5'000};     // Beyond the unit's deadline.
-inline constexpr std::chrono::milliseconds kRetryPause{1'000};     // After a full disk.
-inline constexpr std::chrono::milliseconds kDrain{1'000};  // Shutdown waits so long for calls.
+inline constexpr std::chrono::milliseconds kHeartbeat{1'000};
+inline constexpr std::chrono::milliseconds kHeartbeatLost{4'500};  // Silence that ends a session.
+// A confirmation waits so long for another device than the one that was fast before.
+inline constexpr std::chrono::milliseconds kOtherDevice{5'000};
+inline constexpr std::chrono::milliseconds kLeaseSlack{5'000};  // Beyond the unit's deadline.
+inline constexpr std::chrono::milliseconds kRetryPause{1'000};  // After a full disk.
+inline constexpr std::chrono::milliseconds kDrain{1'000};       // Shutdown waits so long for calls.
 
 }  // namespace fettle::limits

@@ -9,6 +9,7 @@
 #include "exporter/provenance.h"
 #include "server/convert.h"
 #include "server/errors.h"
+#include "server/fleet/fleet.h"
 #include "server/ids.h"
 #include "server/job_events.h"
 #include "server/job_measures.h"
@@ -69,10 +70,15 @@ absl::StatusOr<v1::Job> OptimizerCalls::Describe(const JobRow& row) const {
   FETTLE_ASSIGN_OR_RETURN(const Counts verdicts, Verdicts(row));
   v1::Job job = JobToProto(row, verdicts);
   if (!row.terminal()) {
-    if (const std::string waiting = parts_.jobs.Waiting(row.id); !waiting.empty()) {
-      job.set_message(ValidUtf8(waiting));
-    }
+    std::string waiting = parts_.jobs.Waiting(row.id);
+    const std::string workers = parts_.fleet == nullptr ? "" : parts_.fleet->Describe(row.id);
+    if (!workers.empty()) waiting += (waiting.empty() ? "" : "; ") + workers;
+    if (!waiting.empty()) job.set_message(ValidUtf8(waiting));
     job.set_queue_position(parts_.jobs.QueuePosition(row.id));
+  }
+  if (const std::string use = parts_.fleet == nullptr ? "" : parts_.fleet->DescribeUse(row);
+      !use.empty()) {
+    job.set_message(job.message() + (job.message().empty() ? "" : "; ") + use);
   }
   return job;
 }

@@ -21,6 +21,8 @@
 
 namespace fettle {
 
+class Fleet;
+
 // All of it outlives the services.
 struct OptimizerParts {
   const Access& access;
@@ -32,6 +34,7 @@ struct OptimizerParts {
   Executor& long_calls;  // Exports; waits for nothing else.
   Clock& clock;
   std::string version;
+  const Fleet* fleet = nullptr;  // Null: the server has no workers started.
 };
 
 // kInvalidArgument: `id` is empty or too long.

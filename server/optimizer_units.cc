@@ -43,7 +43,7 @@ absl::StatusOr<LoadedTask> LoadTask(const OptimizerParts& parts, const std::stri
       return errors::BadField("target", StatusText(known));
     }
   }
-  const std::optional<DeviceChoice> choice = parts.dispatcher.Choose(target);
+  const std::optional<DeviceChoice> choice = parts.dispatcher.Choose(target, "");
   if (!choice.has_value() && (target == "auto" || !parts.dispatcher.Workers().empty())) {
     return errors::NoWorkerFor(target);
   }

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -26,10 +28,12 @@
 #include "server/agent_services.h"
 #include "server/event_hub.h"
 #include "server/executor.h"
+#include "server/fleet/fleet.h"
+#include "server/fleet/local_pool.h"
+#include "server/fleet/worker_tokens.h"
 #include "server/http/dashboard.h"
 #include "server/job_manager.h"
 #include "server/job_tokens.h"
-#include "server/local_worker.h"
 #include "server/optimizer_service.h"
 #include "server/proposals_service.h"
 #include "server/worker_hub_service.h"
@@ -114,8 +118,9 @@ absl::Status CheckListen(const ServerOptions& options) {
 class RunningServer final : public Server {
  public:
   RunningServer(ServerOptions options, std::unique_ptr<Store> store, Access access,
-                ModelCatalog models)
+                ModelCatalog models, std::optional<FleetConfig> fleet)
       : options_(std::move(options)),
+        fleet_config_(std::move(fleet)),
         store_(std::move(store)),
         access_(std::move(access)),
         agent_{.models = std::move(models), .http = &http_client_, .retry = options_.retry},
@@ -123,14 +128,22 @@ class RunningServer final : public Server {
         long_calls_("long-call", kLongCallThreads, limits::kMaxQueuedCalls),
         dispatcher_(*store_, SystemClock(), options_.dispatcher),
         jobs_(JobContext{*store_, dispatcher_, events_, SystemClock(), options_.proposers,
-                         options_.rule, options_.version, options_.proposer_kinds, &agent_}),
+                         options_.rule, options_.version, options_.proposer_kinds, &agent_,
+                         fleet_config_ ? &*fleet_config_ : nullptr}),
+        fleet_(!fleet_config_
+                   ? nullptr
+                   : std::make_unique<Fleet>(
+                         *fleet_config_,
+                         FleetParts{*store_, dispatcher_, worker_tokens_, SystemClock(),
+                                    store_->data_dir_id(), [this] { return jobs_.Demands(); }})),
         calls_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_, long_calls_,
-                              SystemClock(), options_.version}),
+                              SystemClock(), options_.version, fleet_.get()}),
         optimizer_(calls_),
         proposals_(ProposalsParts{access_, tokens_, *store_, dispatcher_, events_, jobs_, executor_,
                                   SystemClock(), options_.rule}),
         hub_(access_, *store_, dispatcher_, executor_) {
     access_.UseJobTokens(tokens_);
+    access_.UseWorkerTokens(worker_tokens_);
     if (options_.sleep) agent_.sleep = options_.sleep;
     agent_.recordings_dir = options_.data_dir + "/recordings";
   }
@@ -138,16 +151,20 @@ class RunningServer final : public Server {
 
   absl::Status Begin() {
     FETTLE_RETURN_IF_ERROR(tokens_.Load(*store_));
+    FETTLE_RETURN_IF_ERROR(worker_tokens_.Load(*store_));
     dispatcher_.SetWorkersChanged([this] { jobs_.WorkersChanged(); });
+    if (fleet_ != nullptr) jobs_.SetJobsChanged([this] { fleet_->Poke(); });
     FETTLE_RETURN_IF_ERROR(jobs_.Start());
     FETTLE_RETURN_IF_ERROR(Listen());
     FETTLE_RETURN_IF_ERROR(ServeHttp());
+    if (fleet_ != nullptr) fleet_->Start();
     if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(true);
     if (!options_.local_worker.empty()) {
       std::vector<std::string> command = options_.local_worker;
       command.push_back("--endpoint");
       command.push_back(endpoints_.front());
-      local_worker_ = std::make_unique<LocalWorker>(std::move(command));
+      local_workers_ = std::make_unique<LocalPool>(std::move(command));
+      FETTLE_RETURN_IF_ERROR(local_workers_->Ensure(1).status());
     }
     return absl::OkStatus();
   }
@@ -158,8 +175,9 @@ class RunningServer final : public Server {
     if (grpc_ != nullptr) {
       if (auto* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
     }
-    jobs_.Stop();               // Threads end; jobs go on at the next start.
-    dispatcher_.ServerStops();  // Before the workers' sessions end.
+    if (fleet_ != nullptr) fleet_->Stop();  // Its workers stay for the next start.
+    jobs_.Stop();                           // Threads end; jobs go on at the next start.
+    dispatcher_.ServerStops();              // Before the workers' sessions end.
     events_.Close();  // Watches and waiting calls end; otherwise gRPC would wait for them.
     hub_.CloseSessions();
     if (dashboard_ != nullptr) dashboard_->Stop();
@@ -168,7 +186,7 @@ class RunningServer final : public Server {
       grpc_->Wait();
       grpc_.reset();
     }
-    if (local_worker_ != nullptr) local_worker_->Stop();
+    if (local_workers_ != nullptr) local_workers_->Stop().IgnoreError();  // It has none.
     executor_.Stop();
     long_calls_.Stop();
     unlink(options_.socket_path.c_str());
@@ -179,7 +197,9 @@ class RunningServer final : public Server {
     return dashboard_ == nullptr ? "" : dashboard_->login_link();
   }
   int local_worker_pid() const override {
-    return local_worker_ == nullptr ? 0 : local_worker_->pid();
+    const std::vector<pid_t> pids =
+        local_workers_ == nullptr ? std::vector<pid_t>() : local_workers_->pids();
+    return pids.empty() ? 0 : pids.front();
   }
 
  private:
@@ -236,8 +256,10 @@ class RunningServer final : public Server {
   }
 
   const ServerOptions options_;
+  const std::optional<FleetConfig> fleet_config_;
   const std::unique_ptr<Store> store_;
   JobTokens tokens_;
+  WorkerTokens worker_tokens_;
   Access access_;
   HttpClient http_client_;
   AgentServices agent_;
@@ -246,13 +268,14 @@ class RunningServer final : public Server {
   Executor long_calls_;
   Dispatcher dispatcher_;
   JobManager jobs_;
+  const std::unique_ptr<Fleet> fleet_;  // Null: none.
   const OptimizerCalls calls_;
   OptimizerService optimizer_;
   ProposalsService proposals_;
   WorkerHubService hub_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Dashboard> dashboard_;
-  std::unique_ptr<LocalWorker> local_worker_;
+  std::unique_ptr<LocalPool> local_workers_;
   std::vector<std::string> endpoints_;
   bool stopped_ = false;
 };
@@ -280,6 +303,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   }
   absl::StatusOr<ModelCatalog> models = LoadModelCatalog(options.models_file);
   if (!models.ok()) return models.status();
+  std::optional<FleetConfig> fleet;
+  if (!options.fleet_file.empty()) {
+    FETTLE_ASSIGN_OR_RETURN(fleet, LoadFleetConfig(options.fleet_file));
+    if (fleet->program.empty()) fleet->program = options.fleet_program;
+    if (fleet->folder.empty()) {
+      fleet->folder = std::filesystem::absolute(options.data_dir) / "fleet";
+    }
+    FETTLE_RETURN_IF_ERROR(MakeFolder(fleet->folder));
+  }
   // Both are settings of the process, made before the first server is built.
   static const bool once = [] {
     grpc::EnableDefaultHealthCheckService(true);
@@ -287,8 +319,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   }();
   static_cast<void>(once);
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto server = std::make_unique<RunningServer>(std::move(options), std::move(store),
-                                                std::move(access), *std::move(models));
+  auto server =
+      std::make_unique<RunningServer>(std::move(options), std::move(store), std::move(access),
+                                      *std::move(models), std::move(fleet));
   FETTLE_RETURN_IF_ERROR(server->Begin());
   return std::unique_ptr<Server>(std::move(server));
 }

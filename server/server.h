@@ -36,6 +36,9 @@ struct ServerOptions {
   // Program and arguments of the local worker, before its endpoint ("fettle", "worker"); empty:
   // none.
   std::vector<std::string> local_worker;
+  // The file that says how Slurm starts workers (server/fleet/fleet_config.h); empty: it starts
+  // none. `fleet_program`: fettle, unless the file says otherwise.
+  std::string fleet_file, fleet_program;
   ProposerFactory proposers;  // Unset: DefaultProposers().
   std::vector<std::string> proposer_kinds = DefaultProposerKinds();
   std::string models_file;  // Over the bundled models (docs/agent.md); empty: those alone.

@@ -20,8 +20,8 @@ class WorkerSession final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1
                             public WorkerLink,
                             public std::enable_shared_from_this<WorkerSession> {
  public:
-  static WorkerSession* Begin(WorkerHubService& service) {
-    std::shared_ptr<WorkerSession> session(new WorkerSession(service));
+  static WorkerSession* Begin(WorkerHubService& service, std::string job_id) {
+    std::shared_ptr<WorkerSession> session(new WorkerSession(service, std::move(job_id)));
     session->self_ = session;
     service.Remember(session);
     session->StartRead(&session->incoming_);
@@ -59,7 +59,8 @@ class WorkerSession final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1
         return;
       }
       greeted_ = true;
-      service_.dispatcher_.Connect(shared_from_this(), std::move(*incoming_.mutable_hello()));
+      service_.dispatcher_.Connect(shared_from_this(), std::move(*incoming_.mutable_hello()),
+                                   job_id_);
     } else {
       service_.dispatcher_.Message(this, std::move(incoming_));
     }
@@ -82,7 +83,8 @@ class WorkerSession final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1
   }
 
  private:
-  explicit WorkerSession(WorkerHubService& service) : service_(service) {}
+  WorkerSession(WorkerHubService& service, std::string job_id)
+      : service_(service), job_id_(std::move(job_id)) {}
 
   void Gone(const std::string& reason) {
     service_.dispatcher_.Disconnect(this, reason);
@@ -114,6 +116,7 @@ class WorkerSession final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1
   }
 
   WorkerHubService& service_;
+  const std::string job_id_;             // The one job that it serves; empty: any.
   std::shared_ptr<WorkerSession> self_;  // Reset by OnDone.
   bool greeted_ = false;                 // Reads only.
   v1::WorkerMessage incoming_;           // Owned by gRPC while a read is under way.
@@ -166,7 +169,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* WorkerHubService:
     const std::lock_guard lock(mutex_);
     if (closed_) return new RefusedSession(errors::ShuttingDown());
   }
-  return WorkerSession::Begin(*this);
+  return WorkerSession::Begin(*this, access_.WorkerJob(*context));
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* WorkerHubService::FetchBlob(

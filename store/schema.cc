@@ -321,6 +321,23 @@ CREATE INDEX variants_listed ON variants(task_digest, target, device_model, stat
 -- their long texts.
 CREATE INDEX agent_calls_charges ON agent_calls(job_id, tokens, usd);
 )sql"},
+    {6, R"sql(
+CREATE TABLE worker_tokens (       -- Of workers that were started for one job.
+  sha256 TEXT NOT NULL PRIMARY KEY,
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE allocations (         -- Places that a pool gave to workers of a job.
+  job_id TEXT NOT NULL REFERENCES jobs(id),
+  id TEXT NOT NULL,                -- As the pool names it: "12_3" of Slurm.
+  devices INTEGER NOT NULL,
+  held_s INTEGER NOT NULL,         -- In all; a place may be given again under the same name.
+  seen_s INTEGER NOT NULL,         -- As the pool said last.
+  last_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, id)
+) STRICT, WITHOUT ROWID;
+)sql"},
 };
 
 }  // namespace

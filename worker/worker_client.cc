@@ -31,6 +31,10 @@ constexpr milliseconds kLongestBackoff{5000};
 constexpr milliseconds kDeliverSlice{100};
 constexpr milliseconds kDrainLimit{2000};
 constexpr milliseconds kHeartbeat{2000};
+// A unit may take minutes: this much of the worker's last time is not begun on.
+constexpr double kDrainShare = 0.1;
+constexpr milliseconds kShortestDrain{20'000};
+constexpr milliseconds kLongestDrain{600'000};
 
 std::string FreshWorkerId() {
   char host[256] = "unknown";
@@ -50,6 +54,19 @@ bool IsRetryable(const absl::Status& status) {
          !absl::IsUnimplemented(status);
 }
 
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// When a worker that ends at `until_ns` takes no more units.
+SteadyTime DrainAt(const WorkerOptions& options) {
+  if (options.until_ns == 0) return SteadyTime::max();
+  const auto left =
+      std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds(options.until_ns) -
+                                               std::chrono::system_clock::now().time_since_epoch());
+  const auto share = milliseconds(static_cast<std::int64_t>(
+      kDrainShare * static_cast<double>(std::max<std::int64_t>(left.count(), 0))));
+  return std::chrono::steady_clock::now() + left - std::clamp(share, kShortestDrain, kLongestDrain);
+}
+
 // One worker over its reconnections.
 class Client {
  public:
@@ -61,6 +78,7 @@ class Client {
         blobs_(channel, blobs),
         hub_(v1::WorkerHub::NewStub(channel)),
         worker_id_(options.worker_id.empty() ? FreshWorkerId() : options.worker_id),
+        drain_at_(DrainAt(options)),
         held_([this](const WorkUnit& unit, std::stop_token stop) { return Work(unit, stop); }) {}
 
   absl::Status Run(std::stop_token stop);
@@ -79,6 +97,9 @@ class Client {
   void Take(const v1::UnitLease& lease);
   UnitOutcome Work(const WorkUnit& unit, std::stop_token stop);
   int slots() const;
+  // Why the worker is to end by itself once it holds nothing; empty: it goes on. `stream`: told
+  // that no more units are wanted; null while there is no connection.
+  std::string WhyEnd(Stream* stream);
 
   UnitRunner& runner_;
   const WorkerOptions& options_;
@@ -90,6 +111,10 @@ class Client {
   std::atomic<std::int64_t> heartbeat_ms_{kHeartbeat.count()};
   std::atomic<bool> welcomed_{false};
   std::atomic<bool> server_drains_{false};
+  std::atomic<bool> ended_{false};      // It drained by itself.
+  std::atomic<bool> time_over_{false};  // The server knows that no more units are wanted.
+  std::atomic<SteadyTime> last_work_{std::chrono::steady_clock::now()};
+  const SteadyTime drain_at_;
   HeldUnits held_;  // Threads: last.
 };
 
@@ -125,6 +150,27 @@ v1::WorkerMessage Client::Hello() const {
   hello.set_slots(slots());
   for (const std::string& key : held_.Keys()) hello.add_held_units(key);
   return message;
+}
+
+std::string Client::WhyEnd(Stream* stream) {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  const bool holds = !held_.Keys().empty();
+  if (now >= drain_at_ && !time_over_ && stream != nullptr) {
+    spdlog::info("time_nearly_over held={}", held_.Keys().size());
+    v1::WorkerMessage message;
+    message.mutable_draining()->set_reason("its time is nearly over");
+    time_over_ = Write(*stream, message);
+  }
+  if (holds && stream != nullptr) {
+    last_work_ = now;
+    return "";
+  }
+  if (options_.idle_exit.count() > 0 && now - last_work_.load() >= options_.idle_exit) {
+    return stream == nullptr ? "the server is away" : "there is no work";
+  }
+  if (holds) return "";  // Results that the server has yet to come back for.
+  if (server_drains_) return "drained";
+  return now >= drain_at_ ? "its time is nearly over" : "";
 }
 
 bool Client::Write(Stream& stream, const v1::WorkerMessage& message) {
@@ -248,6 +294,7 @@ absl::Status Client::Connect(std::stop_token stop) {
   grpc::ClientContext context;
   const std::unique_ptr<Stream> stream = hub_->Connect(&context);
   welcomed_ = false;
+  time_over_ = false;
   held_.MarkUnsent();
   if (Write(*stream, Hello())) {
     std::jthread deliver([this, &stream](std::stop_token end) { Deliver(*stream, end); });
@@ -255,13 +302,23 @@ absl::Status Client::Connect(std::stop_token stop) {
     std::jthread drain([this, &stream, &context, stop](std::stop_token end) {
       std::mutex mutex;
       std::condition_variable_any wake;
-      std::unique_lock lock(mutex);
-      while (!end.stop_requested() && !stop.stop_requested() &&
-             !(server_drains_ && held_.Keys().empty())) {
-        wake.wait_for(lock, end, kDeliverSlice, [&stop] { return stop.stop_requested(); });
+      std::string why;
+      {
+        const std::stop_callback wakes(stop, [&mutex, &wake] {
+          const std::lock_guard lock(mutex);
+          wake.notify_all();
+        });
+        std::unique_lock lock(mutex);
+        while (!end.stop_requested() && !stop.stop_requested()) {
+          why = WhyEnd(stream.get());
+          if (!why.empty()) break;
+          wake.wait_for(lock, end, kDeliverSlice, [&stop] { return stop.stop_requested(); });
+        }
       }
       if (end.stop_requested()) return;
-      DrainNow(*stream, stop.stop_requested() ? "the worker is stopping" : "drained");
+      ended_ = true;
+      spdlog::info("worker_ends reason=\"{}\"", stop.stop_requested() ? "asked to" : why);
+      DrainNow(*stream, stop.stop_requested() ? "the worker is stopping" : why);
       context.TryCancel();
     });
     Receive(*stream);
@@ -277,8 +334,12 @@ absl::Status Client::Run(std::stop_token stop) {
   milliseconds backoff = kFirstBackoff;
   while (!stop.stop_requested()) {
     const absl::Status ended = Connect(stop);
-    if (stop.stop_requested() || (server_drains_ && held_.Keys().empty())) break;
+    if (stop.stop_requested() || ended_) break;
     if (IsHopeless(ended)) return ended;
+    if (const std::string why = WhyEnd(nullptr); !why.empty()) {
+      spdlog::info("worker_ends reason=\"{}\"", why);
+      break;
+    }
     if (welcomed_) backoff = kFirstBackoff;
     spdlog::info("reconnect endpoint={} in_ms={} error=\"{}\"", options_.endpoint.endpoint,
                  backoff.count(), std::string(ended.message()));

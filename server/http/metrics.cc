@@ -13,6 +13,8 @@
 
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "server/fleet/fleet.h"
+#include "store/fleet_store.h"
 
 namespace fettle {
 namespace {
@@ -173,6 +175,17 @@ void AddWorkers(Exposition& out, const std::vector<WorkerView>& workers) {
   }
 }
 
+void AddFleet(Exposition& out, const Fleet* fleet, std::int64_t held_s) {
+  const FleetCounts counts = fleet == nullptr ? FleetCounts{} : fleet->Counts();
+  out.Family("fettle_fleet_workers", "gauge", "Workers of jobs that a batch system places.");
+  out.Sample(counts.wanted, {{"state", "wanted"}});
+  out.Sample(counts.running, {{"state", "running"}});
+  out.Sample(counts.pending, {{"state", "pending"}});
+  out.Family("fettle_fleet_device_seconds_total", "counter",
+             "Time for which devices were held for such workers, busy or not.");
+  out.Sample(static_cast<double>(held_s));
+}
+
 }  // namespace
 
 std::string EscapeLabel(const std::string& value) {
@@ -192,10 +205,12 @@ absl::StatusOr<std::string> Metrics::Text() {
   const OptimizerParts& parts = calls_.parts();
   StoreTotals totals;
   EvaluationTotals evaluations;
+  std::int64_t held_s = 0;
   {
     const std::lock_guard lock(mutex_);
     FETTLE_RETURN_IF_ERROR(parts.store.Read([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(totals, ReadStoreTotals(db));
+      FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, ""));
       return AddEvaluations(db, evaluations_);
     }));
     evaluations = evaluations_;
@@ -206,6 +221,7 @@ absl::StatusOr<std::string> Metrics::Text() {
   AddOutcomes(out, totals);
   AddEvaluated(out, evaluations);
   AddWorkers(out, parts.dispatcher.Workers());
+  AddFleet(out, parts.fleet, held_s);
   return out.Take();
 }
 

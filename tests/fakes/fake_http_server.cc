@@ -102,6 +102,10 @@ void FakeHttpServer::Serve() {
 
 void FakeHttpServer::Handle(int connection) {
   std::string request = ReadRequest(connection);
+  if (request.empty()) {  // The client left before it asked anything.
+    ::close(connection);
+    return;
+  }
   Answer answer;
   Responder respond;
   {

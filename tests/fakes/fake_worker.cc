@@ -76,7 +76,7 @@ void FakeWorker::Serve() {
                                               .dump());
   hello.mutable_hello()->set_compilers_json(
       nlohmann::json::array(
-          {{{"name", "fake"}, {"identity", "fake compiler 1"}, {"targets", {options_.target}}}})
+          {{{"name", "fake"}, {"identity", options_.compiler}, {"targets", {options_.target}}}})
           .dump());
   bool alive = stream->Write(hello);
   for (const std::string& state : options_.states) {

@@ -32,6 +32,7 @@ struct FakeWorkerOptions {
   int slots = 1;
   std::string target = "cpu";
   std::string model = "fake cpu";
+  std::string compiler = "fake compiler 1";
   bool emulated = false;            // Its device.
   std::vector<std::string> states;  // Sent as heartbeats, one after the other, after its Hello.
   // Connect again, some milliseconds after the connection ended.

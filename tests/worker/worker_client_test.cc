@@ -357,6 +357,56 @@ TEST_F(WorkerClientTest, EndsWhenTheServerDrainsIt) {
   EXPECT_TRUE(ended_.ok()) << ended_;
 }
 
+TEST_F(WorkerClientTest, EndsWithoutWork) {
+  options_.idle_exit = std::chrono::milliseconds(300);
+  StartWorker();
+  hub_.Lease(Unit("u1"));
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.done.size() == 1; }));
+  worker_.join();
+  EXPECT_TRUE(ended_.ok()) << ended_;
+  EXPECT_EQ(hub_.drains, 1) << "the server is told, so that it leases nothing meanwhile";
+}
+
+TEST_F(WorkerClientTest, StaysWhileItHasWork) {
+  options_.idle_exit = std::chrono::milliseconds(200);
+  StartWorker();
+  hub_.Lease(Unit("u1", "block"));
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.heartbeats >= 12; }));  // Every 50 ms.
+  EXPECT_EQ(hub_.drains, 0);
+  v1::ServerMessage cancel;
+  cancel.mutable_cancel()->set_unit_id("u1");
+  cancel.mutable_cancel()->set_attempt(1);
+  hub_.Send(cancel);
+  worker_.join();
+  EXPECT_TRUE(ended_.ok()) << ended_;
+}
+
+TEST_F(WorkerClientTest, EndsWithoutAServer) {
+  server_->Shutdown(std::chrono::system_clock::now());
+  options_.idle_exit = std::chrono::milliseconds(500);
+  StartWorker();
+  worker_.join();
+  EXPECT_TRUE(ended_.ok()) << ended_;
+}
+
+TEST_F(WorkerClientTest, TakesNoMoreBeforeItsTimeIsOver) {
+  // The shortest drain is 20 s, so that it begins in one.
+  options_.until_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(
+          (std::chrono::system_clock::now() + std::chrono::seconds(21)).time_since_epoch())
+          .count();
+  StartWorker();
+  hub_.Lease(Unit("u1", "block"));
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.drains == 1; }));
+  EXPECT_TRUE(hub_.returned.empty()) << "what it holds it may finish";
+  v1::ServerMessage cancel;
+  cancel.mutable_cancel()->set_unit_id("u1");
+  cancel.mutable_cancel()->set_attempt(1);
+  hub_.Send(cancel);
+  worker_.join();
+  EXPECT_TRUE(ended_.ok()) << ended_;
+}
+
 TEST_F(WorkerClientTest, EndsWhenTheServerRefusesIt) {
   {
     const std::lock_guard lock(hub_.mutex);

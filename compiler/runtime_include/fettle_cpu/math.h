@@ -23,9 +23,16 @@ FETTLE_INLINE double fettle_fmax(double a, double b) { return __builtin_fmax(a, 
 FETTLE_MIN_MAX(min, fettle_fmin, <)
 FETTLE_MIN_MAX(max, fettle_fmax, >)
 
-FETTLE_INLINE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
-FETTLE_INLINE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
-FETTLE_INLINE float rsqrt(float x) { return rsqrtf(x); }
+// glibc 2.41 and 2.42 declare functions of these names, so ours hide behind macros.
+FETTLE_INLINE float fettle_rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
+FETTLE_INLINE double fettle_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+FETTLE_INLINE float fettle_rsqrt(float x) { return fettle_rsqrtf(x); }
+FETTLE_INLINE float fettle_sinpif(float x) { return __builtin_sinf(x * 3.14159265358979f); }
+FETTLE_INLINE float fettle_cospif(float x) { return __builtin_cosf(x * 3.14159265358979f); }
+#define rsqrtf fettle_rsqrtf
+#define rsqrt fettle_rsqrt
+#define sinpif fettle_sinpif
+#define cospif fettle_cospif
 FETTLE_INLINE float rcbrtf(float x) { return 1.0f / __builtin_cbrtf(x); }
 FETTLE_INLINE float __frsqrt_rn(float x) { return rsqrtf(x); }
 FETTLE_INLINE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
@@ -46,8 +53,6 @@ FETTLE_INLINE double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
 FETTLE_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 FETTLE_INLINE float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
 FETTLE_INLINE float rhypotf(float a, float b) { return 1.0f / hypotf(a, b); }
-FETTLE_INLINE float sinpif(float x) { return __builtin_sinf(x * 3.14159265358979f); }
-FETTLE_INLINE float cospif(float x) { return __builtin_cosf(x * 3.14159265358979f); }
 
 // glibc declares functions of these names, so ours hide behind macros.
 FETTLE_INLINE float fettle_expf(float x) { return __builtin_expf(x); }

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/fleet/fleet.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include "core/status_macros.h"
+#include "proto/channel.h"
+#include "store/files.h"
+#include "store/fleet_store.h"
+
+namespace fettle {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestPause{300'000};
+constexpr std::size_t kNameBytes = 8;  // Of the data folder's id, in the names of Slurm jobs.
+
+std::string Plural(int count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string TextOf(const PoolState& state, int wanted) {
+  if (state.running + state.pending == 0) {
+    return wanted == 0 ? "" : fmt::format("asks Slurm for {}", Plural(wanted, "worker"));
+  }
+  std::string text = fmt::format("{}: {} on {}", state.name, Plural(state.running, "worker"),
+                                 state.running == 1 ? "its place" : "their places");
+  if (state.pending > 0) {
+    text += fmt::format(", {} waiting{}", state.pending,
+                        state.reason.empty() ? "" : fmt::format(" ({})", state.reason));
+  }
+  return text;
+}
+
+}  // namespace
+
+Fleet::Fleet(FleetConfig config, FleetParts parts)
+    : config_(std::move(config)),
+      parts_(std::move(parts)),
+      slurm_(milliseconds(config_.poll_ms) / 2, parts_.run) {}
+
+void Fleet::Start() {
+  thread_ = std::thread([this] { Loop(); });
+  pthread_setname_np(thread_.native_handle(), "fleet");
+}
+
+Fleet::~Fleet() { Stop(); }
+
+void Fleet::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Fleet::Poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    poked_ = true;
+  }
+  wake_.notify_all();
+}
+
+std::string Fleet::Describe(const std::string& job_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = texts_.find(job_id);
+  return found == texts_.end() ? "" : found->second;
+}
+
+FleetCounts Fleet::Counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::string Fleet::DescribeUse(const JobRow& job) const {
+  std::int64_t held_s = 0;
+  const absl::Status read = parts_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, job.id));
+    return absl::OkStatus();
+  });
+  if (!read.ok() || held_s == 0) return "";
+  const double held_h = static_cast<double>(held_s) / 3600;
+  const double used_h = static_cast<double>(job.spent.device_ms) / 3.6e6;
+  return fmt::format("held {:.2f} device-hours, used {:.2f} of them ({:.0f} %)", held_h, used_h,
+                     100 * used_h / held_h);
+}
+
+void Fleet::Loop() {
+  while (true) {
+    Tick();
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, milliseconds(config_.poll_ms), [this] { return stopping_ || poked_; });
+    if (stopping_) return;
+    poked_ = false;
+  }
+}
+
+void Fleet::Tick() {
+  const std::vector<JobDemand> demands = parts_.demands();
+  std::map<std::string, int> connected;  // Since the pool was asked last.
+  for (const WorkerView& worker : parts_.dispatcher.Workers()) {
+    const auto pool = pools_.find(worker.job_id);
+    if (pool != pools_.end() && worker.connected_ns >= pool->second.asked_ns) {
+      ++connected[worker.job_id];
+    }
+  }
+  for (const JobDemand& demand : demands) {
+    const absl::StatusOr<Pool*> pool = PoolFor(demand);
+    absl::Status kept = pool.status();
+    if (pool.ok()) {
+      if (*pool == nullptr) continue;  // No workers are started for this target.
+      kept = Keep(demand, **pool, connected[demand.job_id]);
+    }
+    if (!kept.ok()) {
+      Tell(demand.job_id, fmt::format("no answer about workers, asks again: {}", StatusText(kept)));
+    }
+  }
+  Release(demands);
+  FleetCounts counts;
+  for (const auto& [job_id, pool] : pools_) {
+    counts.wanted += pool.counts.wanted;
+    counts.running += pool.counts.running;
+    counts.pending += pool.counts.pending;
+  }
+  const std::lock_guard lock(mutex_);
+  counts_ = counts;
+}
+
+std::string Fleet::NameOf(const std::string& job_id) const {
+  return fmt::format("fettle-{}-{}", parts_.data_dir_id.substr(0, kNameBytes), job_id);
+}
+
+std::string Fleet::FolderOf(const std::string& job_id) const {
+  return config_.folder + "/" + job_id;
+}
+
+absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
+  if (const auto found = pools_.find(demand.job_id); found != pools_.end()) return &found->second;
+  const auto target =
+      demand.target == "auto" ? config_.targets.begin() : config_.targets.find(demand.target);
+  if (target == config_.targets.end()) return nullptr;
+  SlurmPoolOptions options;
+  options.name = NameOf(demand.job_id);
+  options.folder = FolderOf(demand.job_id);
+  options.program = config_.program;
+  options.token_file = options.folder + "/token";
+  options.endpoint = config_.endpoint;
+  options.ca_file = config_.ca_file;
+  options.server_name = config_.server_name;
+  options.target = target->second;
+  if (!demand.account.empty()) options.target.account = demand.account;
+  if (!demand.partition.empty()) options.target.partition = demand.partition;
+  if (!demand.qos.empty()) options.target.qos = demand.qos;
+  FETTLE_RETURN_IF_ERROR(MakeFolder(options.folder));
+  // Workers that an earlier server started hold the token of this file.
+  const absl::StatusOr<std::string> token = ReadSecretFile(options.token_file);
+  if (!token.ok() || !parts_.tokens.JobOf(token->substr(0, token->find('\n'))).has_value()) {
+    FETTLE_ASSIGN_OR_RETURN(const std::string fresh,
+                            parts_.tokens.Create(parts_.store, demand.job_id, parts_.clock));
+    FETTLE_RETURN_IF_ERROR(WriteFileDurably(options.token_file, fresh + "\n"));
+    std::filesystem::permissions(options.token_file, std::filesystem::perms::owner_read |
+                                                         std::filesystem::perms::owner_write);
+  }
+  Pool& pool = pools_[demand.job_id];
+  pool.target = options.target;
+  pool.pause = milliseconds(config_.poll_ms);
+  pool.workers = std::make_unique<SlurmPool>(slurm_, std::move(options));
+  return &pool;
+}
+
+absl::Status Fleet::Keep(const JobDemand& demand, Pool& pool, int connected) {
+  const std::int64_t devices = pool.target.devices;
+  pool.counts.wanted = static_cast<int>(
+      std::min<std::int64_t>((demand.units + devices - 1) / devices, pool.target.width));
+  FETTLE_ASSIGN_OR_RETURN(PoolState state, pool.workers->State());
+  const int there = state.running + state.pending;
+  const auto now = parts_.clock.Steady();
+  if (connected > 0) pool.pause = milliseconds(config_.poll_ms);
+  if (there > pool.counts.wanted || (there < pool.counts.wanted && now >= pool.next_ask)) {
+    const absl::StatusOr<int> asked = pool.workers->Ensure(pool.counts.wanted);
+    if (!asked.ok() || *asked > 0) {
+      // Doubled until a worker of these connects.
+      pool.next_ask = now + pool.pause;
+      pool.pause = std::min(2 * pool.pause, kLongestPause);
+      pool.asked_ns = parts_.clock.NowNs();
+    }
+    if (!asked.ok()) return asked.status();
+    if (*asked > 0) {
+      spdlog::info("workers_asked job_id={} workers={} wanted={}", demand.job_id, *asked,
+                   pool.counts.wanted);
+    }
+    FETTLE_ASSIGN_OR_RETURN(state, pool.workers->State());
+  }
+  pool.counts.running = state.running;
+  pool.counts.pending = state.pending;
+  FETTLE_RETURN_IF_ERROR(Record(demand.job_id, pool, state));
+  std::string text = TextOf(state, pool.counts.wanted);
+  if (state.running + state.pending < pool.counts.wanted && pool.asked_ns != 0 && connected == 0) {
+    const auto left = std::chrono::ceil<std::chrono::seconds>(pool.next_ask - now).count();
+    if (there == 0 && left > 0) {
+      text = fmt::format("the workers ended without connecting, see {}; asks again in {} s",
+                         FolderOf(demand.job_id), left);
+    }
+  }
+  if (const int others = OfOtherKind(demand); others > 0) {
+    text += fmt::format("; {} with another device or toolchain than the job's ({}, {})",
+                        Plural(others, "worker"), demand.device_model, demand.toolchain);
+  }
+  Tell(demand.job_id, std::move(text));
+  return absl::OkStatus();
+}
+
+int Fleet::OfOtherKind(const JobDemand& demand) const {
+  if (demand.device_model.empty()) return 0;
+  int others = 0;
+  for (const WorkerView& worker : parts_.dispatcher.Workers()) {
+    if (worker.job_id != demand.job_id) continue;
+    const auto toolchain = worker.toolchains.find(demand.target);
+    const bool same_toolchain = demand.toolchain.empty() || (toolchain != worker.toolchains.end() &&
+                                                             toolchain->second == demand.toolchain);
+    const bool same_device =
+        std::any_of(worker.devices.begin(), worker.devices.end(), [&](const OfferedDevice& device) {
+          return device.target == demand.target && device.model == demand.device_model;
+        });
+    if (!same_toolchain || !same_device) ++others;
+  }
+  return others;
+}
+
+absl::Status Fleet::Record(const std::string& job_id, const Pool& pool, const PoolState& state) {
+  if (state.allocations.empty()) return absl::OkStatus();
+  const std::int64_t now = parts_.clock.NowNs();
+  return parts_.store.Write([&](Connection& db) -> absl::Status {
+    for (const PoolAllocation& one : state.allocations) {
+      FETTLE_RETURN_IF_ERROR(
+          PutAllocation(db, job_id, one.id, pool.target.devices, one.held_s, now));
+    }
+    return absl::OkStatus();
+  });
+}
+
+void Fleet::Release(const std::vector<JobDemand>& demands) {
+  const auto runs = [&](const std::string& job_id) {
+    return std::any_of(demands.begin(), demands.end(),
+                       [&](const JobDemand& demand) { return demand.job_id == job_id; });
+  };
+  for (auto pool = pools_.begin(); pool != pools_.end();) {
+    if (runs(pool->first)) {
+      ++pool;
+      continue;
+    }
+    // What they held until now; where that cannot be had, little is missing.
+    if (const auto state = pool->second.workers->State(); state.ok()) {
+      const absl::Status recorded = Record(pool->first, pool->second, *state);
+      if (!recorded.ok()) spdlog::warn("allocations_not_stored error={}", StatusText(recorded));
+    }
+    absl::Status ended = pool->second.workers->Stop();
+    if (ended.ok()) ended = parts_.tokens.Revoke(parts_.store, pool->first);
+    if (!ended.ok()) {
+      spdlog::warn("workers_not_released job_id={} error={}", pool->first, StatusText(ended));
+      ++pool;
+      continue;
+    }
+    spdlog::info("workers_released job_id={}", pool->first);
+    std::error_code ignored;
+    std::filesystem::remove(FolderOf(pool->first) + "/token", ignored);
+    {
+      const std::lock_guard lock(mutex_);
+      texts_.erase(pool->first);
+    }
+    pool = pools_.erase(pool);
+  }
+  const absl::StatusOr<std::vector<SlurmTask>> queue = slurm_.Queue();
+  if (!queue.ok()) return;  // The pools have said so.
+  const std::string prefix = NameOf("");
+  std::vector<std::string> left;
+  for (const SlurmTask& task : *queue) {
+    if (!task.name.starts_with(prefix) || pools_.contains(task.name.substr(prefix.size())))
+      continue;
+    if (!task.pending() && (!task.running() || task.state == "COMPLETING")) continue;
+    if (std::find(left.begin(), left.end(), task.job_id) == left.end()) left.push_back(task.job_id);
+  }
+  if (left.empty()) return;
+  spdlog::info("workers_of_ended_jobs slurm_jobs={}", fmt::join(left, ","));
+  if (const absl::Status ended = slurm_.Cancel(left); !ended.ok()) {
+    spdlog::warn("workers_not_released error={}", StatusText(ended));
+  }
+}
+
+void Fleet::Tell(const std::string& job_id, std::string text) {
+  const std::lock_guard lock(mutex_);
+  std::string& known = texts_[job_id];
+  if (known == text) return;
+  known = std::move(text);
+  spdlog::info("workers job_id={} state=\"{}\"", job_id, known);
+}
+
+}  // namespace fettle

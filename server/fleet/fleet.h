@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "server/dispatcher.h"
+#include "server/fleet/fleet_config.h"
+#include "server/fleet/job_demand.h"
+#include "server/fleet/slurm_client.h"
+#include "server/fleet/slurm_pool.h"
+#include "server/fleet/worker_tokens.h"
+#include "store/store.h"
+
+namespace fettle {
+
+struct FleetParts {
+  Store& store;
+  Dispatcher& dispatcher;
+  WorkerTokens& tokens;
+  Clock& clock;
+  std::string data_dir_id;                          // Slurm jobs are named after it.
+  std::function<std::vector<JobDemand>()> demands;  // Of the jobs that run.
+  SlurmClient::Runner run = RunCommand;
+};
+
+// Workers of pools.
+struct FleetCounts {
+  int wanted = 0, running = 0, pending = 0;
+};
+
+// Keeps for every job that runs as many workers as it can use: one pool each, under its owner's
+// account, so that the server never decides between users. Asks at intervals, on a thread of its
+// own; a pool whose workers end without ever connecting is asked less and less often. Thread-safe.
+class Fleet {
+ public:
+  // `config`: program and folder filled in. The parts outlive this object.
+  Fleet(FleetConfig config, FleetParts parts);
+  ~Fleet();
+
+  // Once the jobs are taken up.
+  void Start();
+
+  // Looks at the demands soon.
+  void Poke();
+  // Ends the thread. Workers stay: the next start finds them. Idempotent.
+  void Stop();
+
+  // What became of a job's workers, as "Slurm job 12: 2 workers run, 4 wait (Resources)"; empty:
+  // the job has none.
+  std::string Describe(const std::string& job_id) const;
+  // How long devices were held for a job and how much of that its units used them, as "held 0.42
+  // device-hours, used 0.31 of them (74 %)"; empty: none were held. Reads the database.
+  std::string DescribeUse(const JobRow& job) const;
+  // Over all jobs.
+  FleetCounts Counts() const;
+
+ private:
+  struct Pool {
+    std::unique_ptr<WorkerPool> workers;
+    FleetTarget target;
+    FleetCounts counts;
+    std::chrono::steady_clock::time_point next_ask{};
+    std::chrono::milliseconds pause{};
+    std::int64_t asked_ns = 0;  // 0: never.
+  };
+
+  void Loop();
+  void Tick();
+  absl::StatusOr<Pool*> PoolFor(const JobDemand& demand);
+  absl::Status Keep(const JobDemand& demand, Pool& pool, int connected);
+  // Ends the workers of jobs that do not run, also those that an earlier server left.
+  void Release(const std::vector<JobDemand>& demands);
+  void Tell(const std::string& job_id, std::string text);
+  // Connected workers of the job that cannot measure for it.
+  int OfOtherKind(const JobDemand& demand) const;
+  absl::Status Record(const std::string& job_id, const Pool& pool, const PoolState& state);
+  std::string NameOf(const std::string& job_id) const;
+  std::string FolderOf(const std::string& job_id) const;
+
+  const FleetConfig config_;
+  FleetParts parts_;
+  SlurmClient slurm_;
+  std::map<std::string, Pool> pools_;  // By job. Of the thread.
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<std::string, std::string> texts_;  // By job. Guarded by mutex_.
+  FleetCounts counts_;                        // Guarded by mutex_.
+  bool stopping_ = false;                     // Guarded by mutex_.
+  bool poked_ = false;                        // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace fettle

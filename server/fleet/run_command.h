@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace fettle {
+
+struct CommandResult {
+  int exit_code = 0;  // 128 + the signal when one ended it.
+  std::string out, err;
+};
+
+// Runs a program (found by PATH, no shell) without input and waits for it.
+// kNotFound: there is no such program. kDeadlineExceeded: it was killed after `limit`.
+// kInternal: it could not be started. Thread-safe.
+absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& command,
+                                         std::chrono::milliseconds limit);
+
+}  // namespace fettle

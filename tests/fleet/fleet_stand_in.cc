@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker whose units take as long as they are told and need no processor: fettle's own client
+// around a runner that only waits. For tests of the fleet and for its figures.
+//
+//   fleet_stand_in worker [--idle-exit SECONDS] [--until TIME]
+// FETTLE_STAND_IN_MS: how long a unit takes; FETTLE_STAND_IN_MODEL: the device it offers;
+// FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt seconds-since-1970" as each begins.
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/status_macros.h"
+#include "proto/channel.h"
+#include "tests/fakes/fake_results.h"
+#include "worker/worker_client.h"
+
+namespace fettle {
+namespace {
+
+std::string Variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+class StandIn final : public UnitRunner {
+ public:
+  std::vector<DeviceInfo> devices() const override {
+    DeviceInfo device;
+    device.id = "cpu";
+    device.model = Variable("FETTLE_STAND_IN_MODEL", "stand-in");
+    const absl::StatusOr<Target> target = FindTarget("cpu");
+    FETTLE_CHECK(target.ok());
+    device.target = *target;
+    return {device};
+  }
+  nlohmann::json compilers() const override {
+    return nlohmann::json::array({{{"name", "none"},
+                                   {"identity", Variable("FETTLE_STAND_IN_COMPILER", "none 1")},
+                                   {"targets", {"cpu"}}}});
+  }
+  absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore&,
+                                 const std::function<void(std::string)>&,
+                                 std::stop_token stop) override {
+    Log(unit);
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    const std::chrono::milliseconds time(std::atoi(Variable("FETTLE_STAND_IN_MS", "100").c_str()));
+    wake.wait_for(lock, stop, time, [] { return false; });
+    if (stop.stop_requested()) return absl::CancelledError("stopped");
+    if (unit.kind == UnitKind::kRegister) return PassedRegistration(unit);
+    // Every tenth value is a contender, so that confirmations are among the units.
+    const auto value = unit.candidate.values.begin();
+    const bool better = value != unit.candidate.values.end() && value->second % 10 == 7;
+    UnitResult result = MeasuredResult(unit, better ? 1.5 : 1.0, better ? 1.0 : 0.9);
+    result.environment["device"]["model"] = devices().front().model;
+    return result;
+  }
+  absl::StatusOr<nlohmann::json> CeilingsOf(const std::string&, std::stop_token) override {
+    return absl::NotFoundError("no device");
+  }
+  nlohmann::json DeviceStates() override { return nlohmann::json::array(); }
+
+ private:
+  static void Log(const WorkUnit& unit) {
+    const std::string file = Variable("FETTLE_STAND_IN_LOG", "");
+    if (file.empty()) return;
+    const double now =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    // One write: several workers append to the file.
+    std::FILE* out = std::fopen(file.c_str(), "a");
+    if (out == nullptr) return;
+    const std::string line =
+        fmt::format("{} {} {:.6f} {} {} {}\n", unit.id, unit.attempt, now, getpid(),
+                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"));
+    std::fwrite(line.data(), 1, line.size(), out);
+    std::fclose(out);
+  }
+};
+
+int Main(int argc, char** argv) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::stop_source stop;
+  std::thread([&signals, &stop] {
+    int signal = 0;
+    while (sigwait(&signals, &signal) == 0) stop.request_stop();
+  }).detach();
+  WorkerOptions options;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const std::int64_t value = std::atoll(argv[i + 1]);
+    if (flag == "--idle-exit") options.idle_exit = std::chrono::seconds(value);
+    if (flag == "--until") options.until_ns = value * 1'000'000'000;
+    if (flag == "--slots") options.slots = static_cast<int>(value);
+  }
+  const absl::StatusOr<EndpointOptions> endpoint = ResolveEndpoint({});
+  if (!endpoint.ok()) {
+    fmt::print(stderr, "fleet_stand_in: {}\n", StatusText(endpoint.status()));
+    return 2;
+  }
+  options.endpoint = *endpoint;
+  options.blob_dir = fmt::format("/tmp/fettle-stand-in-{}", getpid());
+  StandIn runner;
+  const absl::Status served = ServeUnits(runner, options, stop.get_token());
+  std::error_code ignored;
+  std::filesystem::remove_all(options.blob_dir, ignored);
+  if (served.ok()) return 0;
+  fmt::print(stderr, "fleet_stand_in: {}\n", StatusText(served));
+  return 3;
+}
+
+}  // namespace
+}  // namespace fettle
+
+int main(int argc, char** argv) { return fettle::Main(argc, argv); }
