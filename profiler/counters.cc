@@ -22,6 +22,7 @@ struct Source {
   const char* counter;
   double scale;
   bool adds;
+  const char* without = nullptr;  // A counter whose amount is taken off, where it exists.
 };
 
 constexpr Source kNcu[] = {
@@ -33,7 +34,10 @@ constexpr Source kNcu[] = {
     {"shared_bank_conflicts", "count", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1,
      true},
     {"instructions", "instruction", "smsp__inst_executed.sum", 1, true},
-    {"matrix_instructions", "instruction", "sm__inst_executed_pipe_tensor.sum", 1, true},
+    {"matrix_instructions", "instruction", "sm__inst_executed_pipe_tensor.sum", 1, true,
+     // On Hopper additions and multiplications of half pairs go through the same pipe, and so do
+     // constants that the compiler loads with them.
+     "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"},
     {"matrix_busy", "percent", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", 1,
      false},
     {"vector_busy", "percent", "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active", 1,
@@ -196,7 +200,10 @@ std::string_view ProfilerOf(Vendor vendor) {
 std::vector<std::vector<std::string>> CounterPasses(Vendor vendor) {
   if (vendor == Vendor::kAmd) return kRocprofPasses;
   std::vector<std::string> all;  // ncu makes passes itself, replaying the kernel.
-  for (const Source& source : SourcesOf(vendor)) all.emplace_back(source.counter);
+  for (const Source& source : SourcesOf(vendor)) {
+    all.emplace_back(source.counter);
+    if (source.without != nullptr) all.emplace_back(source.without);
+  }
   if (all.empty()) return {};
   return {all};
 }
@@ -265,6 +272,10 @@ std::vector<KernelCounters> CounterFacts(Vendor vendor, const RawCounters& count
       if (found == values.end() || found->second.empty()) continue;
       const std::vector<double>& launches = found->second;
       double value = std::accumulate(launches.begin(), launches.end(), 0.0) * source.scale;
+      if (source.without != nullptr && values.contains(source.without)) {
+        const std::vector<double>& others = values.at(source.without);
+        value -= std::accumulate(others.begin(), others.end(), 0.0) * source.scale;
+      }
       if (!source.adds) value /= static_cast<double>(launches.size());
       kernel.launches = std::max(kernel.launches, static_cast<int>(launches.size()));
       kernel.facts.push_back({source.fact, value, source.unit});

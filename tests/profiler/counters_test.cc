@@ -42,6 +42,21 @@ TEST(NcuCounters, AreNamedAndHaveUnits) {
   EXPECT_EQ(kernels[0].kernel, "_Z4tailPKfPfi");
 }
 
+// Seen on an H200: a kernel without matrix instructions counted 524,288 of them.
+TEST(NcuCounters, HalfPairArithmeticIsNoMatrixInstruction) {
+  const std::string all = "sm__inst_executed_pipe_tensor.sum";
+  const std::string pairs = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum";
+  const auto matrix = [](const RawCounters& raw) {
+    const auto kernels = CounterFacts(Vendor::kNvidia, raw);
+    EXPECT_EQ(kernels.at(0).facts.size(), 1U);
+    EXPECT_EQ(kernels.at(0).facts.at(0).name, "matrix_instructions");
+    return kernels.at(0).facts.at(0).value;
+  };
+  EXPECT_EQ(matrix({{"norm", {{all, {524288}}, {pairs, {524288}}}}}), 0);
+  EXPECT_EQ(matrix({{"gemm", {{all, {100, 60}}, {pairs, {10, 20}}}}}), 130);
+  EXPECT_EQ(matrix({{"gemm", {{all, {100}}}}}), 100);  // Where there is no such counter.
+}
+
 TEST(RocprofCounters, AreNamedAndHaveUnits) {
   RawCounters raw;
   ASSERT_TRUE(AddRocprofCsv(Recorded("rocprofv3.csv"), raw).ok());
