@@ -76,7 +76,7 @@ class Bench(fleet_test.FleetTest):
     def deaths(self, job_id, how, count):
         times = []
         for _ in range(count):
-            latest = {row[3]: row for row in self.begun()}
+            latest = {row[3]: row for row in self.begun() if pathlib.Path(f"/proc/{row[3]}").exists()}
             victim = max(latest.values(), key=lambda row: row[2])
             unit, attempt = victim[0], victim[1]
             before = time.time()

@@ -49,12 +49,15 @@ class StandIn final : public UnitRunner {
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore&,
                                  const std::function<void(std::string)>&,
                                  std::stop_token stop) override {
+    // One at a time, as on a device.
+    std::unique_lock lock(mutex_);
+    if (!free_.wait(lock, stop, [this] { return !busy_; })) return absl::CancelledError("stopped");
+    busy_ = true;
     Log(unit);
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock lock(mutex);
     const std::chrono::milliseconds time(std::atoi(Variable("FETTLE_STAND_IN_MS", "100").c_str()));
-    wake.wait_for(lock, stop, time, [] { return false; });
+    wake_.wait_for(lock, stop, time, [] { return false; });
+    busy_ = false;
+    free_.notify_one();
     if (stop.stop_requested()) return absl::CancelledError("stopped");
     if (unit.kind == UnitKind::kRegister) return PassedRegistration(unit);
     // Every tenth value is a contender, so that confirmations are among the units.
@@ -84,6 +87,10 @@ class StandIn final : public UnitRunner {
     std::fwrite(line.data(), 1, line.size(), out);
     std::fclose(out);
   }
+
+  std::mutex mutex_;
+  std::condition_variable_any free_, wake_;
+  bool busy_ = false;  // Guarded by mutex_.
 };
 
 int Main(int argc, char** argv) {

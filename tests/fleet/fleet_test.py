@@ -200,7 +200,7 @@ targets:
     # --- What befalls workers.
 
     def test_a_node_is_lost_under_load(self):
-        self.start(unit_ms=500)
+        self.start(unit_ms=250)
         job_id = self.submit(300)
         self.working()
         self.cluster.script("node-kill", "gn1")
@@ -261,7 +261,7 @@ targets:
         self.assertEqual(len({row[3] for row in self.begun()}), PLACES, "the same workers go on")
 
     def test_preemption(self):
-        self.start(partition="scavenge", unit_ms=500)
+        self.start(partition="scavenge", unit_ms=250)
         job_id = self.submit(350)
         self.working()
         self.cluster.run("sbatch", "--partition=gpu", "--array=1-4", "--gres=gpu:1",

@@ -282,7 +282,7 @@ TEST_F(ServiceTest, CallsMayBeGivenUpWhileTheyArePrepared) {
 TEST_F(ServiceTest, ASecondServerOnTheFolderOrSocketIsRefused) {
   StartServer();
   const auto folder = Server::Start(Options());
-  EXPECT_EQ(folder.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(folder.status().code(), absl::StatusCode::kUnavailable);
   ServerOptions other = Options();
   other.socket_path = other.data_dir + "/fettle.sock";
   other.data_dir = folder_.str() + "/other";
