@@ -23,6 +23,7 @@ constexpr int kMaxDuplicates = 3;  // Of one conversation.
 constexpr int kMaxProse = 2;       // Answers without a tool call in one conversation.
 constexpr double kRegression = 0.99;
 constexpr int kFitBatch = 4;
+constexpr std::size_t kMaxDiagnoses = 100;  // Kept in memory.
 
 // Verdicts that a repair may mend.
 const char* RepairFile(Verdict verdict) {
@@ -128,11 +129,32 @@ absl::StatusOr<KernelSpec> AgentLoop::KernelOf(const TreeNode& node) {
   return host_.Load(node.digest);
 }
 
+// What became of a candidate is stored, and handing it in again only reads it.
+absl::StatusOr<UnitResult> AgentLoop::Measured(const TreeNode& node, const KernelSpec& kernel,
+                                               std::stop_token stop) {
+  if (node.digest.empty()) return host_.Try(kernel, "measure", std::move(stop));
+  Proposal proposal;
+  proposal.kernel = kernel;
+  proposal.values = kernel.values;
+  FETTLE_ASSIGN_OR_RETURN(std::vector<Attempt> attempts,
+                          host_.Evaluate({std::move(proposal)}, nullptr, std::move(stop)));
+  return std::move(attempts.front().evaluation);
+}
+
+void AgentLoop::Keep(const std::string& digest, Diagnosis diagnosis) {
+  diagnoses_[digest] = std::move(diagnosis);
+  kept_.push_back(digest);
+  if (kept_.size() <= kMaxDiagnoses) return;
+  // Counters are asked for once, so that what they said stays.
+  if (!counted_.contains(kept_.front())) diagnoses_.erase(kept_.front());
+  kept_.pop_front();
+}
+
 absl::StatusOr<Diagnosis> AgentLoop::DiagnosisOf(const TreeNode& node, const KernelSpec& kernel,
                                                  std::stop_token stop) {
   if (!diagnoses_.contains(node.digest)) {
     Diagnosis diagnosis;
-    const absl::StatusOr<UnitResult> measured = host_.Try(kernel, "measure", stop);
+    const absl::StatusOr<UnitResult> measured = Measured(node, kernel, stop);
     if (measured.ok()) {
       diagnosis = Diagnose(*measured, context_.card, context_.device_model);
     } else if (EndsTheLoop(measured.status())) {
@@ -143,7 +165,7 @@ absl::StatusOr<Diagnosis> AgentLoop::DiagnosisOf(const TreeNode& node, const Ker
                          CutText(StatusText(measured.status()), 300)};
       diagnosis.topics = {"general", "memory", "latency"};
     }
-    diagnoses_[node.digest] = std::move(diagnosis);
+    Keep(node.digest, std::move(diagnosis));
   }
   Diagnosis& diagnosis = diagnoses_[node.digest];
   FETTLE_RETURN_IF_ERROR(Count(node, kernel, diagnosis, std::move(stop)));
@@ -400,7 +422,7 @@ void AgentLoop::Record(const Conversation& talk, const Attempt& attempt,
   node.ratio = right ? attempt.ratio : 0;
   node.message = CutText(attempt.verdict.message, 200);
   if (right) {
-    diagnoses_[node.digest] = Diagnose(attempt.evaluation, context_.card, context_.device_model);
+    Keep(node.digest, Diagnose(attempt.evaluation, context_.card, context_.device_model));
   }
   tree_.Add(std::move(node));
 }
@@ -472,11 +494,12 @@ absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& ba
     if (attempt.ratio > 0) outcome.ratio = attempt.ratio;
     (*tuner)->Observe(outcome);
   };
+  const json transcript = Transcript(talk);
   while (!(*tuner)->exhausted()) {
     FETTLE_ASSIGN_OR_RETURN(std::vector<Proposal> batch, (*tuner)->Propose(kFitBatch, stop));
     if (batch.empty()) break;
     FETTLE_ASSIGN_OR_RETURN(const std::vector<Attempt> attempts,
-                            host_.Evaluate(batch, nullptr, stop));
+                            host_.Evaluate(batch, transcript, stop));
     for (std::size_t i = 0; i < batch.size(); ++i) {
       observe(attempts[i], batch[i].values, batch[i].technique);
       if (attempts[i].digest == base.digest) continue;

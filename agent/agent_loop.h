@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -67,6 +69,9 @@ class AgentLoop {
   absl::StatusOr<KernelSpec> KernelOf(const TreeNode& node);
   absl::StatusOr<Diagnosis> DiagnosisOf(const TreeNode& node, const KernelSpec& kernel,
                                         std::stop_token stop);
+  absl::StatusOr<UnitResult> Measured(const TreeNode& node, const KernelSpec& kernel,
+                                      std::stop_token stop);
+  void Keep(const std::string& digest, Diagnosis diagnosis);
   absl::Status Count(const TreeNode& node, const KernelSpec& kernel, Diagnosis& diagnosis,
                      std::stop_token stop);
   // Unset: the model gave none.
@@ -90,7 +95,8 @@ class AgentLoop {
   const LoopOptions options_;
   const std::string system_;
   SearchTree tree_;
-  std::map<std::string, Diagnosis> diagnoses_;  // By candidate; of usable ones.
+  std::map<std::string, Diagnosis> diagnoses_;  // By candidate; of usable ones, the newest.
+  std::deque<std::string> kept_;                // Their digests, oldest first.
   std::set<std::string> counted_;               // Candidates whose counters were asked for.
   bool counts_ = true;                          // False once there are none to be had.
   std::optional<ModelPlan> kept_plan_;          // Promising, but its code was buggy.

@@ -44,7 +44,7 @@ class LoopHost {
   virtual absl::StatusOr<UnitResult> Try(const KernelSpec& kernel, const std::string& mode,
                                          std::stop_token stop) = 0;
   // Hands candidates in and waits for all their verdicts, in the order of the proposals.
-  // `transcript` is kept beside them; null: none.
+  // `transcript` is kept beside each of them; null: none.
   virtual absl::StatusOr<std::vector<Attempt>> Evaluate(const std::vector<Proposal>& proposals,
                                                         const nlohmann::json& transcript,
                                                         std::stop_token stop) = 0;

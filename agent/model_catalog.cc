@@ -9,6 +9,7 @@
 
 #include "agent/agent_data.h"
 #include "core/json_reader.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -31,6 +32,7 @@ absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry)
   reader.GetOptional("key_env", model.key_env);
   reader.GetOptional("key_file", model.key_file);
   reader.GetOptional("ca_file", model.ca_file);
+  reader.GetOptional("limit_field", model.limit_field);
   reader.GetOptional("headers", model.headers);
   reader.Get("context_tokens", model.context_tokens);
   reader.Get("max_output_tokens", model.max_output_tokens);
@@ -56,6 +58,9 @@ absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry)
   }
   if (model.provider != "anthropic" && model.provider != "openai") {
     reader.Fail("provider", "must be anthropic or openai");
+  }
+  if (model.limit_field != "max_tokens" && model.limit_field != "max_completion_tokens") {
+    reader.Fail("limit_field", "must be max_tokens or max_completion_tokens");
   }
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return model;
@@ -86,7 +91,7 @@ absl::StatusOr<ModelSpec> ModelCatalog::Find(const std::string& name) const {
 }
 
 absl::StatusOr<ModelCatalog> ParseModelCatalog(std::string_view json_text) {
-  const json document = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const json document = ParseJson(json_text);
   JsonReader reader(document, "models file");
   std::int64_t format = 0;
   ModelCatalog catalog;

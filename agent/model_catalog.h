@@ -28,6 +28,7 @@ struct ModelSpec {
   std::string model;               // As the provider names it; empty in the file: `name`.
   std::string key_env, key_file;   // Where the key is; both empty: none is needed.
   std::string ca_file;
+  std::string limit_field = "max_tokens";  // LlmEndpoint.
   std::vector<std::pair<std::string, std::string>> headers;
   std::int64_t context_tokens = 0, max_output_tokens = 0;
   double idle_seconds = 90, total_seconds = 600;  // Longest silence, and length, of one answer.

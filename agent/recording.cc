@@ -8,6 +8,7 @@
 
 #include "core/digest.h"
 #include "core/json_reader.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -69,7 +70,7 @@ class ProposalReplay final : public Proposer {
 }  // namespace
 
 absl::StatusOr<Recording> ParseRecording(std::string_view json_text) {
-  const json document = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const json document = ParseJson(json_text);
   JsonReader reader(document, "recording");
   Recording recording;
   std::int64_t format = 0;

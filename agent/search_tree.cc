@@ -32,6 +32,7 @@ void SearchTree::Add(TreeNode node) {
   } else {
     ++without_gain_;
   }
+  ++techniques_[node.technique];
   order_.push_back(node.digest);
   nodes_[node.digest] = std::move(node);
 }
@@ -43,6 +44,11 @@ std::string SearchTree::Branch(std::string digest) const {
     digest = parent;
   }
   return digest;
+}
+
+double SearchTree::Novelty(const TreeNode& node) const {
+  const auto found = techniques_.find(node.technique);
+  return node.digest.empty() || found == techniques_.end() ? 1 : 1 / std::sqrt(found->second);
 }
 
 SearchTree::Choice SearchTree::ChooseParent() {
@@ -71,7 +77,8 @@ SearchTree::Choice SearchTree::ChooseParent() {
   double sum = 0;
   for (const TreeNode* node : usable) {
     const double score = (std::log(node->ratio) - median) / spread;
-    weights.push_back(1 / (1 + std::exp(-options_.greed * score)) / (1 + node->children));
+    weights.push_back(Novelty(*node) / (1 + std::exp(-options_.greed * score)) /
+                      (1 + node->children));
     sum += weights.back();
   }
   double draw = random_.Uniform() * sum;

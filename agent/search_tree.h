@@ -43,9 +43,10 @@ class SearchTree {
   // Adds a judged candidate. Unknown parents count as the root.
   void Add(TreeNode node);
 
-  // The next parent: weight falls with the number of children and rises with speed (relative to the
-  // median of the usable ones); dead ends are left out. After a stagnation it is the root or a good
-  // node of another branch than the best's, and `restarted` is set.
+  // The next parent: weight rises with speed (relative to the median of the usable ones) and falls
+  // with the number of children and with how often its technique was used; dead ends are left out.
+  // After a stagnation it is the root or a good node of another branch than the best's, and
+  // `restarted` is set.
   struct Choice {
     const TreeNode* node = nullptr;  // Never null.
     bool restarted = false;
@@ -63,6 +64,8 @@ class SearchTree {
   std::size_t size() const { return order_.size(); }
 
  private:
+  // 1 for what only one candidate tried, less for what many did.
+  double Novelty(const TreeNode& node) const;
   // The child of the root that `digest` descends from.
   std::string Branch(std::string digest) const;
 
@@ -71,6 +74,7 @@ class SearchTree {
   std::map<std::string, TreeNode> nodes_;
   std::vector<std::string> order_;  // Without the root.
   std::set<std::string> sources_;
+  std::map<std::string, int> techniques_;  // How many candidates each made.
   std::string best_;
   int without_gain_ = 0;
   int since_restart_ = 0;

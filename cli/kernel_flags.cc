@@ -7,6 +7,7 @@
 
 #include "cli/kernel_file.h"
 #include "cli/task_folder.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -24,7 +25,7 @@ absl::StatusOr<json> KernelFlags::Block(const Task& task) const {
   if (!kernel.empty()) {
     FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(kernel, kMaxKernelBytes));
     if (kernel.ends_with(".json")) {
-      block = json::parse(text, nullptr, /*allow_exceptions=*/false);
+      block = ParseJson(text, kMaxPartNesting);
       if (!block.is_object()) {
         return absl::InvalidArgumentError(
             fmt::format("read the proposal {}: not a JSON object", kernel));

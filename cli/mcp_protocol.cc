@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 
+#include "core/json_text.h"
 #include "core/text.h"
 
 namespace fettle {
@@ -86,8 +87,10 @@ json McpSession::ServerInfo() const {
 void McpSession::Handle(std::string_view line) {
   Reap();
   if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) return;
-  const json message = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (message.is_discarded()) return Error(nullptr, kParseError, "not JSON");
+  const json message = ParseJson(line);
+  if (message.is_discarded())
+    return Error(nullptr, kParseError,
+                 "not JSON, or nested more than " + std::to_string(kMaxJsonNesting) + " deep");
   if (!message.is_object() || Member(message, "jsonrpc") != "2.0" ||
       !Member(message, "method").is_string()) {
     // A client never answers anything here, so that a response is no request either.

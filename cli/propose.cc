@@ -13,6 +13,7 @@
 #include "cli/kernel_file.h"
 #include "cli/proposals_client.h"
 #include "cli/task_folder.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/wire_json.h"
@@ -107,7 +108,7 @@ class ProposeCommand final : public Subcommand {
 
   static absl::Status ReadBlock(const std::string& path, json& block) {
     FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxKernelBytes));
-    const json given = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const json given = ParseJson(text, kMaxPartNesting);
     if (!given.is_object()) {
       return absl::InvalidArgumentError(fmt::format("read {}: not a JSON object", path));
     }

@@ -8,6 +8,7 @@
 #include "core/base64.h"
 #include "core/digest.h"
 #include "core/json_reader.h"
+#include "core/json_text.h"
 
 namespace fettle {
 namespace {
@@ -182,7 +183,7 @@ std::string PackTaskFiles(const TaskFiles& files) {
 }
 
 absl::StatusOr<TaskFiles> UnpackTaskFiles(std::string_view blob) {
-  const json in = json::parse(blob, nullptr, /*allow_exceptions=*/false);
+  const json in = ParseJson(blob);
   JsonReader reader(in, "task files");
   const json& coded = reader.Child("files");
   if (reader.ok() && !coded.is_object()) reader.Fail("files", "must be an object");

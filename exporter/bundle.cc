@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "core/work_unit.h"
@@ -154,8 +155,8 @@ absl::StatusOr<BundleFiles> LayOut(const std::vector<ProvenVariant>& proven, Blo
   files.merge(ReferenceFiles(model));
   files.merge(TunedCsv(model));
   const auto index = extras.vectors.find("index.json");
-  files.merge(VectorCheck(
-      model, index == extras.vectors.end() ? json() : json::parse(index->second, nullptr, false)));
+  files.merge(
+      VectorCheck(model, index == extras.vectors.end() ? json() : ParseJson(index->second)));
   files.merge(Attestation(model, Sums(files)));
   files["sbom.spdx.json"] = Sbom(model, files);
   files[kChecksumsFile] = Checksums(files);
@@ -196,8 +197,7 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
                                         const std::vector<VariantProvenance>& variants) {
   BundleExtras extras;
   const auto manifest = files.find("manifest.json");
-  const json document =
-      manifest == files.end() ? json() : json::parse(manifest->second, nullptr, false);
+  const json document = manifest == files.end() ? json() : ParseJson(manifest->second);
   if (!document.is_object() || !document.value("bundle", json()).is_object()) {
     return absl::InvalidArgumentError("read a bundle: manifest.json is missing or no JSON object");
   }
@@ -206,7 +206,7 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
     if (path.starts_with(kVectorFolder)) extras.vectors[path.substr(kVectorFolder.size())] = bytes;
   }
   const auto list = files.find("src/build.json");
-  const json builds = list == files.end() ? json() : json::parse(list->second, nullptr, false);
+  const json builds = list == files.end() ? json() : ParseJson(list->second);
   if (!builds.is_object() || !builds.value("builds", json()).is_array()) {
     return absl::InvalidArgumentError(
         "read a bundle: src/build.json is missing or no list of builds");

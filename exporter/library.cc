@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/manifest.h"
@@ -57,7 +58,7 @@ absl::StatusOr<json> ReadIndex(const fs::path& library) {
     return json{{"format", 1}, {"ops", json::array()}};
   }
   FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
-  json index = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json index = ParseJson(text);
   if (!index.is_object() || index.value("format", json()) != json(1) ||
       !index.value("ops", json()).is_array()) {
     return absl::DataLossError(

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -105,7 +106,7 @@ ProvenanceBuild ReadBuild(Reader& reader, std::size_t index, const std::string& 
 
 absl::StatusOr<VariantProvenance> ParseProvenance(std::string_view text) {
   VariantProvenance result;
-  result.document = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  result.document = ParseJson(text);
   if (!result.document.is_object()) {
     return absl::InvalidArgumentError("provenance document: not a JSON object");
   }

@@ -11,6 +11,7 @@
 #include "compiler/facts/code_facts.h"
 #include "core/code_object/elf.h"
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/target.h"
@@ -148,9 +149,9 @@ bool Verifier::CheckManifest() {
     Problem("manifest.json", "missing");
     return false;
   }
-  json manifest = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  json manifest = ParseJson(*text);
   if (manifest.is_discarded()) {
-    Problem("manifest.json", "not JSON");
+    Problem("manifest.json", "not JSON, or nested too deep");
     return false;
   }
   if (manifest.is_object() && manifest.value("format", json()) == json(1)) {
@@ -256,7 +257,7 @@ void Verifier::CheckEvidence() {
     } else if (*found != bytes) {
       std::string where;
       if (path == "manifest.json") {
-        const json differences = json::diff(report_.manifest, json::parse(bytes, nullptr, false));
+        const json differences = json::diff(report_.manifest, ParseJson(bytes));
         if (!differences.empty()) where = differences[0].value("path", "") + " ";
       }
       Problem(path, fmt::format("{}does not follow from the evidence", where));

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
@@ -112,7 +113,7 @@ std::string NewToken() {
 
 absl::StatusOr<Access> Access::Load(const std::string& path) {
   FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseJson(text);
   if (!json.is_object() || !json.contains("tokens") || !json["tokens"].is_array()) {
     return absl::InvalidArgumentError(fmt::format("read {}: must be {{\"tokens\": [...]}}", path));
   }

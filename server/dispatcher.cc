@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/worker_hello.h"
@@ -410,10 +411,15 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
   outcome.unit = unit.ticket.row;
   outcome.has_result = true;
   outcome.result_json = done.result_json();
+  std::string unfit;  // All that reads it later may recurse.
   if (outcome.result_json.size() > limits::kMaxResultJsonBytes) {
+    unfit = fmt::format("a result of {} bytes", outcome.result_json.size());
+  } else if (JsonNesting(outcome.result_json) > kMaxJsonNesting) {
+    unfit = fmt::format("a result nested more than {} deep", kMaxJsonNesting);
+  }
+  if (!unfit.empty()) {
     Acknowledge(link, done.unit_id(), done.attempt());
-    GiveBack(unit, fmt::format("a result of {} bytes", outcome.result_json.size()),
-             /*counts=*/true);
+    GiveBack(unit, unfit, /*counts=*/true);
     return;
   }
   unit.ticket.done(std::move(outcome));

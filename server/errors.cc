@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "core/text.h"
+
 namespace fettle::errors {
 
 absl::Status BadField(std::string_view field, std::string_view remedy) {
@@ -16,12 +18,12 @@ absl::Status TooLong(std::string_view field, std::size_t size, std::size_t limit
 
 absl::Status NoSuchJob(std::string_view id) {
   return absl::NotFoundError(
-      fmt::format("job_id: no job {}; `fettle jobs` lists them", id.substr(0, 80)));
+      fmt::format("job_id: no job {}; `fettle jobs` lists them", CutText(id, 80)));
 }
 
 absl::Status NoSuchVariant(std::string_view id) {
   return absl::NotFoundError(
-      fmt::format("variant_id: no variant {}; `fettle variants` lists them", id.substr(0, 80)));
+      fmt::format("variant_id: no variant {}; `fettle variants` lists them", CutText(id, 80)));
 }
 
 absl::Status NoSuchCandidate(std::string_view job_id, std::string_view digest) {

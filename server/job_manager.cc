@@ -10,6 +10,7 @@
 #include "core/digest.h"
 #include "core/portable_target.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/errors.h"
 #include "server/fleet/fleet_config.h"
 #include "server/job_events.h"
@@ -110,7 +111,7 @@ absl::Status EndStored(const JobContext& context, JobRow job, const char* state,
                        const std::string& message) {
   const std::int64_t now = context.clock.NowNs();
   job.state = state;
-  job.message = message.substr(0, limits::kMaxErrorMessageBytes);
+  job.message = CutText(message, limits::kMaxErrorMessageBytes);
   job.finished_ns = now;
   if (absl::Status stored = context.store.Write([&](Connection& db) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(SetCancelRequested(db, job.id, /*requested=*/false));

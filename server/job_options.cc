@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "server/errors.h"
 #include "server/fleet/fleet_config.h"
@@ -26,7 +27,7 @@ absl::Status ReadNumber(const nlohmann::json& value, const std::string& key, dou
 absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text) {
   JobOptions options;
   if (json_text.empty()) return options;
-  const auto json = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const auto json = ParseJson(json_text, kMaxPartNesting);
   if (!json.is_object()) return errors::BadField("options_json", "must be a JSON object");
   for (const auto& [key, value] : json.items()) {
     if (key == "plateau") {

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/errors.h"
 #include "server/job_events.h"
 #include "server/job_kernels.h"
@@ -538,7 +539,7 @@ absl::Status JobRun::Finish(const char* state, const std::string& message) {
   if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
         const std::int64_t now = context_.clock.NowNs();
         job.state = state;
-        job.message = message.substr(0, limits::kMaxErrorMessageBytes);
+        job.message = CutText(message, limits::kMaxErrorMessageBytes);
         job.finished_ns = now;
         FETTLE_RETURN_IF_ERROR(SetCancelRequested(db, id_, /*requested=*/false));
         FETTLE_RETURN_IF_ERROR(CancelOpenUnits(db, id_, now));

@@ -123,6 +123,7 @@ absl::Status LlmProposer::MakeModel(const ModelSpec& spec, const std::string& ke
   endpoint.api_key = key;
   endpoint.headers = spec.headers;
   endpoint.ca_file = spec.ca_file;
+  endpoint.limit_field = spec.limit_field;
   const auto milliseconds = [](double seconds) {
     return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   };
@@ -321,11 +322,12 @@ absl::StatusOr<Attempt> LlmProposer::AttemptOf(const std::string& digest) {
   return attempt;
 }
 
-absl::Status LlmProposer::KeepTranscript(const std::string& digest, const json& transcript) {
+absl::Status LlmProposer::KeepTranscript(const std::vector<std::string>& digests,
+                                         const json& transcript) {
   if (transcript.is_null()) return absl::OkStatus();
-  FETTLE_ASSIGN_OR_RETURN(std::string blob, services_.store->blobs().Put(
-                                                transcript.dump(-1, ' ', false, kReplaceInvalid)));
-  journal_.Transcript(digest, std::move(blob));
+  FETTLE_ASSIGN_OR_RETURN(const std::string blob, services_.store->blobs().Put(transcript.dump(
+                                                      -1, ' ', false, kReplaceInvalid)));
+  for (const std::string& digest : digests) journal_.Transcript(digest, blob);
   return absl::OkStatus();
 }
 
@@ -352,7 +354,7 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
   lock.unlock();
   if (any) services_.wake();
   // While they are evaluated. After a crash in between, the loop comes here again.
-  FETTLE_RETURN_IF_ERROR(KeepTranscript(digests.front(), transcript));
+  FETTLE_RETURN_IF_ERROR(KeepTranscript(digests, transcript));
   lock.lock();
   if (!all_judged()) {
     lock.unlock();

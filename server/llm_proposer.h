@@ -70,7 +70,8 @@ class LlmProposer final : public Proposer, private LoopHost {
   void Run(std::stop_token stop);
   absl::Status RunLoop(std::stop_token stop);
   absl::StatusOr<JobRow> Job() const;
-  absl::Status KeepTranscript(const std::string& digest, const nlohmann::json& transcript);
+  absl::Status KeepTranscript(const std::vector<std::string>& digests,
+                              const nlohmann::json& transcript);
   absl::StatusOr<Attempt> AttemptOf(const std::string& digest);
 
   const Setup setup_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "core/portable_target.h"
 #include "core/status_macros.h"
 #include "core/text.h"
@@ -126,8 +127,7 @@ OptimizerService::Unary* OptimizerService::TryKernel(Context* context,
         unit.only_case = request->only_case();
         unit.deadline_ms = limits::kConfirmDeadlineMs;
         if (request->kernel_json().empty()) return unit;
-        const auto block = nlohmann::json::parse(request->kernel_json(), nullptr,
-                                                 /*allow_exceptions=*/false);
+        const auto block = ParseJson(request->kernel_json(), kMaxPartNesting);
         std::vector<TaskProblem> problems;
         absl::StatusOr<KernelSpec> kernel = loaded.task->ParseKernelSpec(block, &problems);
         if (!kernel.ok()) {

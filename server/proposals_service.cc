@@ -7,6 +7,7 @@
 #include "agent/feedback.h"
 #include "agent/kernel_change.h"
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
@@ -189,9 +190,12 @@ absl::StatusOr<ProposalsService::Resolved> ProposalsService::Resolve(
   FETTLE_ASSIGN_OR_RETURN(Resolved resolved, Parent(task, job, change.parent()));
   KernelChange applied;
   if (!change.kernel_json().empty()) {
-    applied.block = json::parse(change.kernel_json(), nullptr, /*allow_exceptions=*/false);
+    applied.block = ParseJson(change.kernel_json(), kMaxPartNesting);
     if (!applied.block.is_object()) {
-      return Coded(errors::BadField("kernel_json", "must be a JSON object"), "bad_request");
+      return Coded(errors::BadField("kernel_json",
+                                    fmt::format("must be a JSON object, nested at most {} deep",
+                                                kMaxPartNesting)),
+                   "bad_request");
     }
   }
   applied.patch = change.patch();
@@ -251,6 +255,12 @@ absl::Status ProposalsService::DoPropose(const v1::ProposeRequest& request,
   FETTLE_RETURN_IF_ERROR(CheckText("rationale", request.rationale(), limits::kMaxRationaleBytes));
   if (request.fit() < 0 || request.fit() > kMaxFit) {
     return Coded(errors::BadField("fit", fmt::format("must be 0 to {}", kMaxFit)), "bad_request");
+  }
+  const v1::KernelChange& change = request.change();
+  if (change.kernel_json().empty() && change.patch().empty() && change.edits().empty() &&
+      request.fit() == 0) {
+    return Coded(errors::BadField("change", "is empty: give a source, a patch, edits or a block"),
+                 "bad_request");
   }
   const std::string request_digest = Sha256Hex(request.SerializeAsString());
   const auto answer = [&](const JobRow& job, const std::string& digest,
@@ -443,7 +453,13 @@ ProposalsService::Unary* ProposalsService::ListAttempts(Context* context,
           return Coded(errors::BadField("verdict", "must be a verdict such as WIN or NO_WIN"),
                        "bad_request");
         }
-        FETTLE_ASSIGN_OR_RETURN(const std::int64_t cursor, ParseOrdinalToken(request->cursor()));
+        const absl::StatusOr<std::int64_t> begin = ParseOrdinalToken(request->cursor());
+        if (!begin.ok()) {
+          return Coded(
+              errors::BadField("cursor", "must be next_cursor of an earlier reply, or empty"),
+              "bad_request");
+        }
+        const std::int64_t cursor = *begin;
         std::vector<CandidateRow> rows;
         FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
           if (best) {

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "server/errors.h"
 #include "server/limits.h"
 
@@ -21,7 +23,7 @@ std::string TextOf(const Json& object, const char* key) {
 }
 
 absl::StatusOr<Json> ParseArray(const std::string& text, const char* field) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = ParseJson(text);
   if (!json.is_array()) return errors::BadField(field, "must be a JSON array of objects");
   for (const Json& entry : json) {
     if (!entry.is_object()) return errors::BadField(field, "must be a JSON array of objects");
@@ -57,8 +59,8 @@ absl::StatusOr<WorkerHello> ParseHello(const v1::Hello& hello) {
                           ParseArray(hello.compilers_json(), "hello.compilers_json"));
   WorkerHello out;
   out.view.id = hello.worker_id();
-  out.view.host = hello.host().substr(0, limits::kMaxNameBytes);
-  out.view.version = hello.version().substr(0, limits::kMaxNameBytes);
+  out.view.host = CutText(hello.host(), limits::kMaxNameBytes);
+  out.view.version = CutText(hello.version(), limits::kMaxNameBytes);
   out.view.devices_json = hello.devices_json();
   out.view.compilers_json = hello.compilers_json();
   out.view.slots = hello.slots();

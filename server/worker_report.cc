@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/json_text.h"
 #include "core/text.h"
 #include "server/errors.h"
 #include "server/limits.h"
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<DeviceReport>> ParseDeviceReports(const std::string& 
   if (state_json.size() > limits::kMaxWorkerStateBytes) {
     return errors::TooLong("heartbeat.state_json", state_json.size(), limits::kMaxWorkerStateBytes);
   }
-  const Json state = Json::parse(state_json, nullptr, /*allow_exceptions=*/false);
+  const Json state = ParseJson(state_json);
   if (!state.is_object()) return errors::BadField("heartbeat.state_json", "must be a JSON object");
   const auto devices = state.find("devices");
   if (devices == state.end()) return reports;

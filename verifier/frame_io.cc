@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -104,7 +105,7 @@ absl::StatusOr<Frame> ReadFrame(int fd, FrameClock::time_point deadline) {
   std::vector<std::uint8_t> text(json_size);
   FETTLE_RETURN_IF_ERROR(ReceiveAll(fd, text, deadline));
   Frame frame;
-  frame.json = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  frame.json = ParseJson({reinterpret_cast<const char*>(text.data()), text.size()});
   if (!frame.json.is_object()) {
     return absl::InvalidArgumentError("a message from the other side is not a JSON object");
   }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -210,7 +211,7 @@ absl::StatusOr<ChannelMessage> ReceiveMessage(int socket, bool accept_bulk, Time
     FETTLE_RETURN_IF_ERROR(
         ReceiveBytes(socket, std::span(text).subspan(at), bulk, deadline, check));
   }
-  message.header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  message.header = ParseJson(text);
   if (!message.header.is_object()) {
     return absl::InvalidArgumentError("a message on the channel is not a JSON object");
   }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/json_reader.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 
 namespace fettle {
@@ -62,7 +63,7 @@ absl::StatusOr<std::map<std::string, Emulator>> ReadEmulators(const std::string&
   if (!in)
     return absl::NotFoundError(fmt::format("read the emulators file {}: no such file", file));
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json document = ParseJson(text);
   if (!document.is_object()) {
     return absl::InvalidArgumentError(
         fmt::format("emulators file {}: not a JSON object; see docs/emulation.md", file));

@@ -14,6 +14,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "fettle/v1/worker.grpc.pb.h"
@@ -196,8 +197,7 @@ UnitOutcome Client::Work(const WorkUnit& unit, std::stop_token stop) {
 }
 
 void Client::Take(const v1::UnitLease& lease) {
-  absl::StatusOr<WorkUnit> unit = WorkUnitFromJson(
-      nlohmann::json::parse(lease.unit_json(), nullptr, /*allow_exceptions=*/false));
+  absl::StatusOr<WorkUnit> unit = WorkUnitFromJson(ParseJson(lease.unit_json()));
   if (!unit.ok()) {
     // Without an id it cannot be given back; its lease ends at its deadline.
     spdlog::error("lease_malformed error=\"{}\"", std::string(unit.status().message()));

@@ -5,6 +5,7 @@
 
 #include "agent/llm/provider.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 
 namespace fettle {
 namespace {
@@ -39,8 +40,9 @@ json MessageBody(const LlmMessage& message) {
 absl::Status StreamError(const json& event) {
   const json error = event.value("error", json::object());
   const std::string type = error.is_object() ? TextAt(error, "type") : "";
-  const std::string text = fmt::format("model stream: {}: {}", type.empty() ? "error" : type,
-                                       error.is_object() ? TextAt(error, "message") : "");
+  const std::string text =
+      fmt::format("model stream: {}: {}", type.empty() ? "error" : type,
+                  error.is_object() ? CutText(TextAt(error, "message"), kMaxStreamError) : "");
   if (type == "rate_limit_error") return absl::ResourceExhaustedError(text);
   if (type == "invalid_request_error") return absl::InvalidArgumentError(text);
   if (type == "authentication_error" || type == "permission_error") {

@@ -112,8 +112,10 @@ absl::Status ToStatus(const Transfer& transfer, CURLcode code) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_PEER_FAILED_VERIFICATION:
       return AsUnbilled(absl::UnavailableError(what));  // Nothing was sent.
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      return AsUnbilled(absl::FailedPreconditionError(what + " (name its authority with ca_file)"));
     default:
       return absl::UnavailableError(what);
   }

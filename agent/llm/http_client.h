@@ -50,7 +50,8 @@ class HttpClient {
   //
   // Errors: kCancelled (`stop` was requested; the transfer ends at once), kDeadlineExceeded (a
   // limit passed; the message says which), kUnavailable (connect, TLS or transfer failed; retry may
-  // help), kOutOfRange (`on_data` had enough), kInvalidArgument (the URL). An HTTP error status is
+  // help), kOutOfRange (`on_data` had enough), kInvalidArgument (the URL), kFailedPrecondition (the
+  // server's certificate is not to be trusted). An HTTP error status is
   // not an error here.
   absl::StatusOr<HttpPosted> Post(const HttpPost& request, const OnData& on_data,
                                   std::stop_token stop);

@@ -3,12 +3,16 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <ctime>
 
 #include <absl/strings/cord.h>
+#include <absl/strings/string_view.h>
+#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include "agent/llm/http_client.h"
 #include "agent/llm/provider.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -20,11 +24,32 @@ using nlohmann::json;
 constexpr char kUnbilledUrl[] = "fettle.dev/unbilled";
 constexpr char kRetryAfterUrl[] = "fettle.dev/retry-after-ms";
 constexpr std::size_t kMaxErrorBody = 16 << 10;
+constexpr std::size_t kMaxErrorText = 300;
 constexpr std::int64_t kMaxRetryAfterSeconds = 3600;
 
+// Some servers repeat the key that they refuse. Shorter ones are words, not secrets.
+std::string WithoutKey(std::string text, const std::string& key) {
+  constexpr std::size_t kShortestKey = 8;
+  if (key.size() < kShortestKey) return text;
+  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
+    text.replace(at, key.size(), "(the key)");
+  }
+  return text;
+}
+
+absl::Status WithoutKey(const absl::Status& status, const std::string& key) {
+  const std::string text(status.message());
+  std::string clean = WithoutKey(text, key);
+  if (clean == text) return status;
+  absl::Status cleaned(status.code(), clean);
+  status.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { cleaned.SetPayload(url, payload); });
+  return cleaned;
+}
+
 // What the provider's error body says, without echoing whole pages.
-std::string ErrorText(const std::string& body) {
-  const json parsed = json::parse(RepairUtf8(body), nullptr, /*allow_exceptions=*/false);
+std::string ErrorText(const std::string& body, const std::string& key) {
+  const json parsed = ParseJson(RepairUtf8(body));
   std::string text;
   if (parsed.is_object()) {
     const auto error = parsed.find("error");
@@ -38,7 +63,7 @@ std::string ErrorText(const std::string& body) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  return text.substr(0, 300);
+  return CutText(WithoutKey(std::move(text), key), kMaxErrorText);
 }
 
 std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& response) {
@@ -47,16 +72,20 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& respo
   double seconds = 0;
   const std::string& text = header->second;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (parsed.ec != std::errc() || !(seconds >= 0))
-    return std::nullopt;  // A date: we use our own wait.
+  if (parsed.ec != std::errc()) {
+    const std::time_t date = curl_getdate(text.c_str(), nullptr);
+    if (date < 0) return std::nullopt;  // Neither: we use our own wait.
+    seconds = std::max(0.0, std::difftime(date, std::time(nullptr)));
+  }
+  if (!(seconds >= 0)) return std::nullopt;
   seconds = std::min(seconds, static_cast<double>(kMaxRetryAfterSeconds));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-absl::Status HttpError(const std::string& url, const HttpPosted& response,
-                       const std::string& body) {
+absl::Status HttpError(const std::string& url, const HttpPosted& response, const std::string& body,
+                       const std::string& key) {
   const std::string text =
-      fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body));
+      fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body, key));
   absl::Status status;
   switch (response.status) {
     case 401:
@@ -116,9 +145,11 @@ class HttpLlmClient final : public LlmClient {
       return true;
     };
     const absl::StatusOr<HttpPosted> response = http_.Post(post, on_data, std::move(stop));
-    if (!decoding.ok()) return decoding;
+    if (!decoding.ok()) return WithoutKey(decoding, endpoint_.api_key);
     if (!response.ok()) return response.status();
-    if (response->status != 200) return AsUnbilled(HttpError(post.url, *response, error_body));
+    if (response->status != 200) {
+      return AsUnbilled(HttpError(post.url, *response, error_body, endpoint_.api_key));
+    }
     return decoder->Finish();
   }
 
@@ -140,7 +171,7 @@ absl::Status AsUnbilled(absl::Status status) {
 absl::StatusOr<std::unique_ptr<LlmClient>> MakeLlmClient(LlmEndpoint endpoint, HttpClient& http) {
   std::unique_ptr<Provider> provider;
   if (endpoint.provider == "anthropic") provider = AnthropicProvider();
-  if (endpoint.provider == "openai") provider = OpenAiProvider();
+  if (endpoint.provider == "openai") provider = OpenAiProvider(endpoint.limit_field);
   if (provider == nullptr) {
     return absl::InvalidArgumentError(fmt::format(
         "provider '{}' is unknown; use anthropic, or openai for every compatible server",

@@ -81,12 +81,17 @@ struct LlmReply {
 // A language model behind HTTP. Thread-safe.
 //
 // Errors of Complete:
-//   kUnauthenticated     401, 403: the key is missing or wrong          kNotFound   404: no such
-//   model kResourceExhausted   429: too many requests or no credit left       kUnavailable  5xx,
-//   529, connection kDeadlineExceeded    a limit passed                                 kCancelled
-//   `stop` was requested kInvalidArgument     400, 413, 422: the provider rejects the request;
-//   repeating it is useless kOutOfRange          the answer is longer than kMaxAnswerBytes
+//   kUnauthenticated     401, 403: the key is missing or wrong
+//   kNotFound            404: no such model
+//   kResourceExhausted   429: too many requests, or no credit left
+//   kUnavailable         5xx, 529, or the connection failed
+//   kDeadlineExceeded    a limit passed
+//   kCancelled           `stop` was requested
+//   kFailedPrecondition  the server's certificate is not to be trusted
+//   kInvalidArgument     400, 413, 422: the provider rejects the request; repeating it is useless
+//   kOutOfRange          the answer is longer than kMaxAnswerBytes
 //   kDataLoss            the stream ended before the answer did, or is not the protocol
+//
 // kResourceExhausted and kUnavailable may carry a wait in RetryAfter(status). No message holds a
 // key.
 class LlmClient {
@@ -105,6 +110,9 @@ struct LlmEndpoint {
   std::string api_key;   // May be empty for local servers.
   std::vector<std::pair<std::string, std::string>> headers;  // In addition.
   std::string ca_file;
+  // openai: what the longest answer is called. OpenAI's reasoning models refuse "max_tokens" and
+  // want "max_completion_tokens"; other servers know the former only.
+  std::string limit_field = "max_tokens";
   std::chrono::milliseconds connect_limit{10000};
   std::chrono::milliseconds total_limit{600000};
   std::chrono::milliseconds idle_limit{90000};

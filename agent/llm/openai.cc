@@ -43,8 +43,9 @@ class Decoder final : public ReplyDecoder {
     }
     FETTLE_ASSIGN_OR_RETURN(const json data, ParseEventData(event.data));
     if (const auto error = data.find("error"); error != data.end() && !error->is_null()) {
-      return absl::UnavailableError(fmt::format(
-          "model stream: {}", error->is_object() ? TextAt(*error, "message") : error->dump()));
+      const std::string text = error->is_object() ? TextAt(*error, "message") : error->dump();
+      return absl::UnavailableError(
+          fmt::format("model stream: {}", CutText(text, kMaxStreamError)));
     }
     if (reply_.model.empty()) reply_.model = TextAt(data, "model");
     if (reply_.request_id.empty()) reply_.request_id = TextAt(data, "id");
@@ -141,6 +142,7 @@ class Decoder final : public ReplyDecoder {
 
 class OpenAi final : public Provider {
  public:
+  explicit OpenAi(std::string limit_field) : limit_field_(std::move(limit_field)) {}
   std::string_view name() const override { return "openai"; }
   std::string path() const override { return "/v1/chat/completions"; }
   std::vector<std::pair<std::string, std::string>> Headers(const std::string& key) const override {
@@ -151,7 +153,7 @@ class OpenAi final : public Provider {
   }
   json Body(const LlmRequest& request) const override {
     json body = {{"model", request.model},
-                 {"max_tokens", request.max_output_tokens},
+                 {limit_field_, request.max_output_tokens},
                  {"stream", true},
                  {"stream_options", {{"include_usage", true}}},
                  {"messages", json::array()}};
@@ -171,10 +173,15 @@ class OpenAi final : public Provider {
     return body;
   }
   std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<Decoder>(); }
+
+ private:
+  const std::string limit_field_;
 };
 
 }  // namespace
 
-std::unique_ptr<Provider> OpenAiProvider() { return std::make_unique<OpenAi>(); }
+std::unique_ptr<Provider> OpenAiProvider(std::string limit_field) {
+  return std::make_unique<OpenAi>(std::move(limit_field));
+}
 
 }  // namespace fettle

@@ -5,20 +5,21 @@
 
 #include <fmt/format.h>
 
+#include "core/json_text.h"
+
 namespace fettle {
 
 LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw) {
   LlmToolCall call{.id = std::move(id), .name = std::move(name)};
   // Providers leave the arguments empty for a call without any.
-  call.input = nlohmann::json::parse(raw.empty() ? "{}" : raw, nullptr, /*allow_exceptions=*/false);
+  call.input = ParseJson(raw.empty() ? "{}" : raw, kMaxPartNesting);
   if (!call.input.is_object()) call.input = nullptr;
   call.raw_input = std::move(raw);
   return call;
 }
 
 absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data) {
-  nlohmann::json json =
-      nlohmann::json::parse(RepairUtf8(data), nullptr, /*allow_exceptions=*/false);
+  nlohmann::json json = ParseJson(RepairUtf8(data), kMaxPartNesting);
   if (!json.is_object()) {
     return absl::DataLossError(fmt::format(
         "read the model's stream: an event of {} bytes is no JSON object", data.size()));

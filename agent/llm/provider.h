@@ -37,7 +37,10 @@ class Provider {
 };
 
 std::unique_ptr<Provider> AnthropicProvider();  // Messages API, version 2023-06-01.
-std::unique_ptr<Provider> OpenAiProvider();     // Chat Completions.
+// Chat Completions. `limit_field`: LlmEndpoint::limit_field.
+std::unique_ptr<Provider> OpenAiProvider(std::string limit_field);
+
+inline constexpr std::size_t kMaxStreamError = 600;  // Of an error's text inside a stream.
 
 // Parses a tool call's arguments; null input where they are no JSON object.
 LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/http_json.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/errors.h"
@@ -16,8 +16,6 @@ namespace fettle {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int kMaxNesting = 32;
 
 // The field that a message names: "job_id: no job ...".
 std::string FieldOf(const std::string& message) {
@@ -31,22 +29,6 @@ std::string FieldOf(const std::string& message) {
   return message.substr(0, colon);
 }
 
-// Brackets that are open at once, outside texts. Of what is no JSON, any number.
-int NestingOf(std::string_view text) {
-  int open = 0;
-  int most = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\') ++i;
-    if (c == '"') quoted = !quoted;
-    if (quoted) continue;
-    if (c == '[' || c == '{') most = std::max(most, ++open);
-    if (c == ']' || c == '}') --open;
-  }
-  return most;
-}
-
 Json SeedText(Json value) {
   if (value.is_array()) {
     for (Json& one : value) one = SeedText(std::move(one));
@@ -58,8 +40,9 @@ Json SeedText(Json value) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonBody(const std::string& body) {
-  if (NestingOf(body) > kMaxNesting) {
-    return errors::BadField("body", fmt::format("must not nest more than {} deep", kMaxNesting));
+  if (JsonNesting(body) > kMaxPartNesting) {
+    return errors::BadField("body",
+                            fmt::format("must not nest more than {} deep", kMaxPartNesting));
   }
   Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return errors::BadField("body", "must be a JSON object");

@@ -118,6 +118,27 @@ TEST_F(AgentLoopTest, CountsEachParentOnceOnAGpu) {
   EXPECT_THAT(host_->asked[0].messages[0].text, HasSubstr("no counters: ncu is not installed"));
 }
 
+// Diagnoses of old candidates are let go; as parents again, theirs are read from what is stored.
+TEST_F(AgentLoopTest, ManyRoundsKeepFewDiagnoses) {
+  std::vector<absl::StatusOr<LlmReply>> answers;
+  constexpr int kRounds = 300;
+  for (int i = 0; i < kRounds; ++i) {
+    answers.push_back(PlanReply("t" + std::to_string(i)));
+    answers.push_back(Propose("speed 1.3 " + std::to_string(i)));
+  }
+  LoopOptions options;
+  options.tree.dead_after = 1'000;
+  options.tree.restart_after = 0;
+  ASSERT_TRUE(Run(std::move(answers), options).ok());
+  EXPECT_EQ(loop_->tree().size(), static_cast<std::size_t>(kRounds));
+  EXPECT_EQ(host_->tried, (std::vector<std::string>{"measure"}));  // The denominator's, once.
+  EXPECT_GT(host_->evaluated.size(), static_cast<std::size_t>(kRounds));
+  for (const LlmRequest& asked : host_->asked) {
+    if (asked.tools.size() > 1) continue;  // To the writer.
+    EXPECT_THAT(asked.messages.at(0).text, Not(HasSubstr("could not be measured")));
+  }
+}
+
 TEST_F(AgentLoopTest, RepairsByKindAndWithinBounds) {
   LoopOptions options;
   options.max_repairs = 2;
@@ -227,6 +248,9 @@ TEST_F(AgentLoopTest, HybridFitsTheTunables) {
   EXPECT_NEAR(loop_->tree().best().ratio, 1.16, 1e-9);
   EXPECT_GE(host_->evaluated.size(), 6U);
   EXPECT_EQ(roles_.size(), 4U);  // The tuner asked nobody.
+  // Each batch of the tuner's comes with the conversation that it belongs to.
+  ASSERT_GE(host_->transcripts.size(), 3U);
+  for (const json& transcript : host_->transcripts) EXPECT_TRUE(transcript.contains("write"));
 }
 
 TEST_F(AgentLoopTest, TextInAKernelOrAMessageChangesNothing) {
@@ -383,6 +407,25 @@ TEST(SearchTree, PrefersTheFastAndLeavesDeadEnds) {
   for (int i = 0; i < 4; ++i) add(("x" + std::to_string(i)).c_str(), "a", 0);
   for (int i = 0; i < 50; ++i) EXPECT_NE(tree.ChooseParent().node->digest, "a");
   EXPECT_EQ(tree.best().digest, "a");
+}
+
+TEST(SearchTree, PrefersWhatFewHaveTried) {
+  TreeOptions options;
+  options.restart_after = 0;
+  SearchTree tree(3, options);
+  for (int i = 0; i < 10; ++i) {
+    TreeNode node;
+    node.digest = "x" + std::to_string(i);
+    node.technique = i == 0 ? "rare" : "common";
+    node.ratio = 1.5;
+    tree.Add(node);
+  }
+  std::map<std::string, int> chosen;
+  for (int i = 0; i < 2'000; ++i) ++chosen[tree.ChooseParent().node->digest];
+  for (int i = 1; i < 10; ++i) {
+    EXPECT_GT(chosen["x0"], 2 * chosen["x" + std::to_string(i)]) << i;
+    EXPECT_GT(chosen["x" + std::to_string(i)], 0);
+  }
 }
 
 TEST(SearchTree, StartsAnewElsewhereAfterAStagnation) {

@@ -51,6 +51,11 @@ TEST(ModelCatalog, MistakesAreNamed) {
            "max_output_tokens": 1, "usd_per_million": {"input": -1, "output": 0, "cache_read": 0,
            "cache_write": 0}}}})",
       "negative");
+  expect(
+      R"({"format": 1, "models": {"m": {"provider": "openai", "base_url": "u", "context_tokens": 1,
+           "max_output_tokens": 1, "limit_field": "n", "usd_per_million": {"input": 0, "output": 0,
+           "cache_read": 0, "cache_write": 0}}}})",
+      "max_completion_tokens");
   EXPECT_TRUE(absl::IsNotFound(LoadModelCatalog("/no/such/file").status()));
 }
 

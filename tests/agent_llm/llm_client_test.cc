@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 
 #include "agent/llm/http_client.h"
 #include "agent/llm/retry.h"
+#include "core/text.h"
 #include "tests/fakes/fake_http_server.h"
 
 namespace fettle {
@@ -152,11 +154,80 @@ TEST_P(LlmClientFaults, HttpErrorsKeepTheirKindAndNeverTheKey) {
   }
 }
 
-TEST_P(LlmClientFaults, RetryAfterIsReadWhereItIsANumber) {
+TEST_P(LlmClientFaults, AKeyThatAServerRepeatsIsLeftOut) {
+  const std::string says = std::string("no such key: ") + kKey + ", not " + kKey;
+  server_.Play({HttpAnswer(401, R"({"error":{"message":")" + says + "\"}}")});
+  const auto refused = Ask();
+  EXPECT_TRUE(absl::IsUnauthenticated(refused.status()));
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("no such key: (the key)"));
+  EXPECT_THAT(refused.status().ToString(), Not(HasSubstr(kKey)));
+  // Cut in the middle of it, where what is left would still be most of it.
+  server_.Play({HttpAnswer(500, std::string(290, 'x') + kKey)});
+  EXPECT_THAT(Ask().status().ToString(), Not(HasSubstr("sk-")));
+  server_.Play(
+      {{{StreamHead() + Event(R"({"type":"error","error":{"message":")" + says + "\"}}")}}});
+  const auto broken = Ask();
+  EXPECT_TRUE(absl::IsUnavailable(broken.status()));
+  EXPECT_THAT(broken.status().ToString(), HasSubstr("(the key)"));
+  EXPECT_THAT(broken.status().ToString(), Not(HasSubstr(kKey)));
+}
+
+TEST_P(LlmClientFaults, LongErrorsAreCutBetweenCharacters) {
+  std::string says = "x";
+  for (int i = 0; i < 2'000; ++i) says += "\xC3\xA9";
+  server_.Play({HttpAnswer(500, R"({"error":{"message":")" + says + "\"}}")});
+  const auto refused = Ask();
+  EXPECT_LT(refused.status().message().size(), 500u);
+  EXPECT_TRUE(IsUtf8(std::string(refused.status().message())));
+  server_.Play(
+      {{{StreamHead() + Event(R"({"type":"error","error":{"message":")" + says + "\"}}")}}});
+  const auto broken = Ask();
+  EXPECT_LT(broken.status().message().size(), 1'000u);
+  EXPECT_TRUE(IsUtf8(std::string(broken.status().message())));
+}
+
+TEST_P(LlmClientFaults, TheTotalLimitEndsAStreamThatNeverStopsTalking) {
+  auto client = MakeLlmClient({.provider = GetParam(),
+                               .base_url = server_.url(),
+                               .total_limit = std::chrono::milliseconds(200),
+                               .idle_limit = std::chrono::seconds(60)},
+                              http_);
+  ASSERT_TRUE(client.ok());
+  server_.Play({{{StreamHead() + dialect_.start + dialect_.text, Piece::After::kStall}}});
+  const auto reply = (*client)->Complete(request_, {});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(reply.status())) << reply.status();
+}
+
+TEST_P(LlmClientFaults, AProxyOfTheEnvironmentIsUsed) {
+  auto client = MakeLlmClient(
+      {.provider = GetParam(), .base_url = "http://model.invalid", .api_key = kKey}, http_);
+  ASSERT_TRUE(client.ok());
+  server_.Play({{{StreamHead() + Good()}}});
+  setenv("http_proxy", server_.url().c_str(), 1);
+  const auto reply = (*client)->Complete(request_, {});
+  unsetenv("http_proxy");
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_THAT(server_.requests().at(0), ::testing::StartsWith("POST http://model.invalid/v1/"));
+}
+
+TEST_P(LlmClientFaults, RetryAfterIsReadAsANumberOrADate) {
   server_.Play({HttpAnswer(429, "{}", "Retry-After: 7\r\n")});
   EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(7000));
   server_.Play({HttpAnswer(429, "{}", "Retry-After: soon\r\n")});
   EXPECT_EQ(RetryAfter(Ask().status()), std::nullopt);
+  const auto date = [](std::time_t at) {
+    char text[64];
+    std::tm utc{};
+    std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&at, &utc));
+    return std::string(text);
+  };
+  server_.Play({HttpAnswer(429, "{}", "Retry-After: " + date(std::time(nullptr) + 900) + "\r\n")});
+  const auto wait = RetryAfter(Ask().status());
+  ASSERT_TRUE(wait.has_value());
+  EXPECT_LE(*wait, std::chrono::seconds(900));
+  EXPECT_GE(*wait, std::chrono::seconds(600));
+  server_.Play({HttpAnswer(429, "{}", "Retry-After: " + date(1'000'000'000) + "\r\n")});
+  EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(0));
   server_.Play({HttpAnswer(429, "{}", "Retry-After: 99999999\r\n")});
   EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::hours(1));
 }
@@ -232,6 +303,32 @@ TEST_P(LlmClientFaults, GarbageIsDataLossAndWrongTypesAreSurvived) {
     const auto reply = Ask();
     EXPECT_TRUE(reply.ok()) << odd << reply.status();
   }
+}
+
+TEST_P(LlmClientFaults, NestingWithoutEndIsRefusedWhereverItStands) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  // As arguments of a call: they count as unreadable, and printing what came is safe.
+  std::string call = dialect_.bad_call;
+  const std::string cut = R"({\"source\": \"x)";
+  ASSERT_NE(call.find(cut), std::string::npos);
+  call.replace(call.find(cut), cut.size(), R"({\"source\": )" + deep + "}");
+  server_.Play({{{StreamHead() + call + dialect_.end}}});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->calls.size(), 1u);
+  EXPECT_TRUE(reply->calls[0].input.is_null());
+  EXPECT_GT(ToJson(*reply).dump().size(), deep.size());
+  // As an event of the stream, its error, or a block that is to be echoed.
+  for (const std::string& odd :
+       {R"({"type":"ping","x":)" + deep + "}", R"({"error":)" + deep + "}",
+        R"({"type":"content_block_start","index":3,"content_block":{"type":"new","x":)" + deep +
+            "}}"}) {
+    server_.Play({{{StreamHead() + Event(odd) + Good()}}});
+    EXPECT_TRUE(absl::IsDataLoss(Ask().status())) << odd.substr(0, 60);
+  }
+  // As an error's body, which is longer than what is kept of it.
+  server_.Play({HttpAnswer(400, R"({"error":)" + deep + "}")});
+  EXPECT_TRUE(absl::IsInvalidArgument(Ask().status()));
 }
 
 TEST_P(LlmClientFaults, RetriesWhatMaySucceedAndStopsAtItsLimits) {
@@ -348,6 +445,22 @@ TEST(Anthropic, EchoesReasoningBlocksUnchanged) {
       {"type": "thinking", "thinking": "hm", "signature": "sig=="},
       {"type": "redacted_thinking", "data": "zzz"},
       {"type": "tool_use", "id": "t1", "name": "compile", "input": {"a": 1}}])"));
+}
+
+TEST(OpenAi, NamesTheLongestAnswerAsTheServerWantsIt) {
+  FakeHttpServer server;
+  HttpClient http;
+  for (const std::string field : {"max_tokens", "max_completion_tokens"}) {
+    auto client =
+        MakeLlmClient({.provider = "openai", .base_url = server.url(), .limit_field = field}, http);
+    ASSERT_TRUE(client.ok());
+    server.Play({HttpAnswer(400, "{}")});
+    EXPECT_FALSE((*client)->Complete({.model = "m", .max_output_tokens = 77}, {}).ok());
+    const std::string sent = server.requests().back();
+    const auto body = nlohmann::json::parse(sent.substr(sent.find("\r\n\r\n") + 4));
+    EXPECT_EQ(body.value(field, 0), 77);
+    EXPECT_NE(body.contains("max_tokens"), body.contains("max_completion_tokens"));
+  }
 }
 
 TEST(HttpClient, ManyWaitingCallsShareOneThread) {

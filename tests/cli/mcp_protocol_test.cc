@@ -144,6 +144,26 @@ TEST_F(McpProtocol, RefusesWhatIsNoRequest) {
   EXPECT_EQ(code(), -32602);
 }
 
+TEST_F(McpProtocol, NestingWithoutEndIsNoRequest) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const std::string meta = Meta().dump();
+  for (const std::string& line :
+       {deep, R"({"jsonrpc":"2.0","id":)" + deep + R"(,"method":"ping"})",
+        R"({"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":)" + meta +
+            R"(,"cursor":)" + deep + "}}",
+        R"({"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":)" + meta +
+            R"(,"name":"echo","arguments":{"a":)" + deep + "}}}",
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":)" + deep +
+            "}}"}) {
+    session_.Handle(line);
+    const json answer = Answer();
+    EXPECT_EQ(answer["error"]["code"], -32700);
+    EXPECT_NE(answer["error"]["message"].get<std::string>().find("nested"), std::string::npos);
+  }
+  Request(2, "tools/call", {{"_meta", Meta()}, {"name", "echo"}, {"arguments", {{"a", 1}}}});
+  EXPECT_EQ(Answer()["result"]["isError"], false);
+}
+
 TEST_F(McpProtocol, ACancelledCallIsNotAnswered) {
   Request(1, "tools/call", {{"_meta", Meta()}, {"name", "hold"}});
   tools_.held.wait();

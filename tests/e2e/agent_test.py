@@ -5,6 +5,8 @@ import http.server
 import json
 import os
 import signal
+import ssl
+import subprocess
 import threading
 import time
 import unittest
@@ -17,12 +19,17 @@ class Model(http.server.ThreadingHTTPServer):
     """An Anthropic-style server with a plan for everything; notes what it was asked and answered."""
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self, certificate=None, key=None):
         super().__init__(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.lock = threading.Lock()
         self.answered = {}
         self.proposals = 0
         self.delay = 0
+        self.keys = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def tool_call(self, body):
@@ -42,6 +49,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         raw = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.keys.add(self.headers["x-api-key"])
         name, arguments = self.server.tool_call(json.loads(raw))
         time.sleep(self.server.delay)
         events = [
@@ -118,6 +126,49 @@ class Agent(unittest.TestCase):
         # An answer in flight at a kill may be asked for again; one that arrived never is. Four kills.
         repeats = sum(count - 1 for count in self.model.answered.values())
         self.assertLessEqual(repeats, 4, self.model.answered)
+
+    def test_certificates_are_verified_and_key_files_private(self):
+        certificate, private = self.fettle.home / "cert.pem", self.fettle.home / "cert.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                        "-keyout", private, "-out", certificate], check=True, capture_output=True)
+        model = Model(certificate, private)
+        self.addCleanup(model.server_close)
+        self.addCleanup(model.shutdown)
+        key = self.fettle.home / "model.key"
+        key.write_text("sk-of-a-test-0123456789\n")
+        key.chmod(0o644)
+        good = {"provider": "anthropic", "base_url": f"https://localhost:{model.server_address[1]}",
+                "context_tokens": 200000, "max_output_tokens": 4000, "key_file": str(key),
+                "ca_file": str(certificate),
+                "usd_per_million": {"input": 1, "output": 1, "cache_read": 1, "cache_write": 1}}
+        unknown = {name: value for name, value in good.items() if name != "ca_file"}
+        elsewhere = dict(good, base_url=good["base_url"].replace("localhost", "127.0.0.1"))
+        self.models.write_text(json.dumps({"format": 1, "default": "good", "models": {
+            "good": good, "unknown": unknown, "elsewhere": elsewhere}}))
+        self.start()
+
+        def job(name):
+            return self.ended(self.fettle.json("submit", TASK, "--target", "cpu", "--proposer", "llm", "--model", name,
+                                               "--candidates", 2, "--no-watch")["id"])
+        refused = job("good")
+        self.assertEqual(refused["state"], "failed")
+        self.assertIn("chmod 600", refused["message"])
+        key.chmod(0o600)
+        for name in ("unknown", "elsewhere"):
+            refused = job(name)
+            self.assertEqual(refused["state"], "failed", refused)
+            self.assertIn("certificate", refused["message"].lower())
+            self.assertIn("ca_file", refused["message"])
+            self.assertNotIn("attempts", refused["message"])
+            self.assertEqual(int(refused["spent"]["tokens"]), 0)
+        self.assertFalse(model.keys)  # No request was sent.
+        done = job("good")
+        self.assertEqual(done["state"], "succeeded", done)
+        self.assertEqual(model.keys, {"sk-of-a-test-0123456789"})
+        found = subprocess.run(["grep", "-rl", "sk-of-a-test", self.fettle.data, self.fettle.log],
+                               capture_output=True, text=True)
+        self.assertEqual(found.stdout, "")
 
     def test_demo_replays_the_bundled_recording(self):
         done = self.fettle.run("demo", "--proposer", "replay", "--candidates", 6, "--minutes", 6, timeout=600)

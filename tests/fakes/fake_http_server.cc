@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fakes/fake_http_server.h"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,6 +49,7 @@ void SendAll(int connection, const std::string& bytes) {
 }  // namespace
 
 FakeHttpServer::FakeHttpServer() {
+  stop_event_ = ::eventfd(0, EFD_CLOEXEC);
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -61,9 +64,12 @@ FakeHttpServer::FakeHttpServer() {
 
 FakeHttpServer::~FakeHttpServer() {
   stopping_ = true;
+  ::eventfd_write(stop_event_, 1);
   ::shutdown(listener_, SHUT_RDWR);
   thread_.join();
+  handlers_.clear();  // Joins.
   ::close(listener_);
+  ::close(stop_event_);
 }
 
 std::string FakeHttpServer::url() const { return fmt::format("http://127.0.0.1:{}", port_); }
@@ -124,8 +130,8 @@ void FakeHttpServer::Handle(int connection) {
       break;
     }
     if (piece.after == Piece::After::kStall) {  // Until the client leaves or the server ends.
-      pollfd wait{connection, POLLIN | POLLRDHUP, 0};
-      while (!stopping_ && ::poll(&wait, 1, 20) == 0) {
+      pollfd wait[] = {{connection, POLLIN | POLLRDHUP, 0}, {stop_event_, POLLIN, 0}};
+      while (::poll(wait, 2, -1) < 0 && errno == EINTR) {
       }
       break;
     }

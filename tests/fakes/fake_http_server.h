@@ -47,6 +47,7 @@ class FakeHttpServer {
   void Handle(int connection);
 
   int listener_ = -1;
+  int stop_event_ = -1;  // Readable once the server ends.
   int port_ = 0;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;

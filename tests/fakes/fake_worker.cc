@@ -105,6 +105,10 @@ void FakeWorker::Serve() {
       reply.mutable_unit_done()->set_unit_id(unit->id);
       reply.mutable_unit_done()->set_attempt(unit->attempt);
       reply.mutable_unit_done()->set_result_json(ToJson(*answer.result).dump());
+    } else if (!answer.result_text.empty()) {
+      reply.mutable_unit_done()->set_unit_id(unit->id);
+      reply.mutable_unit_done()->set_attempt(unit->attempt);
+      reply.mutable_unit_done()->set_result_json(answer.result_text);
     } else if (!answer.return_reason.empty()) {
       reply.mutable_unit_returned()->set_unit_id(unit->id);
       reply.mutable_unit_returned()->set_attempt(unit->attempt);

@@ -22,6 +22,7 @@ namespace fettle {
 // What a fake worker does with a unit.
 struct FakeAnswer {
   std::optional<UnitResult> result;  // Sent as UnitDone.
+  std::string result_text;           // Otherwise, when not empty: sent as UnitDone as it is.
   std::string return_reason;         // Otherwise, when not empty: sent as UnitReturned, retryable.
   bool die = false;                  // Otherwise: the connection breaks at once.
   // Otherwise the unit is held without an answer.

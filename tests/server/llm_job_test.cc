@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -49,7 +50,8 @@ class LlmJobTest : public ServerTest, public ::testing::WithParamInterface<std::
                         {"max_output_tokens", 4'000},   {"idle_seconds", idle_seconds},
                         {"usd_per_million", price}};
     std::ofstream(options.models_file)
-        << json{{"format", 1}, {"default", "m"}, {"models", {{"m", model}}}}.dump();
+        << json{{"format", 1}, {"default", "m"}, {"models", {{"m", model}, {"cheap", model}}}}
+               .dump();
     return options;
   }
   static FakeAnswer Answer(const WorkUnit& unit) {
@@ -229,6 +231,10 @@ TEST_P(LlmJobTest, UselessAnswersEndTheJobWithTheReason) {
       [this] {
         return answers_.Stream(answers_.CallText("propose", "{\"source\": \"cut", 10, 10));
       },
+      [this] {  // Brackets without end.
+        const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+        return answers_.Stream(answers_.CallText("propose", "{\"block\": " + deep + "}", 10, 10));
+      },
       [this] {
         return answers_.Call("format_disk", {{"now", true}});
       },
@@ -307,6 +313,56 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
     EXPECT_LE(usd.spent().usd(), 0.03);
     EXPECT_GT(usd.spent().usd(), 0);
   }
+}
+
+TEST_P(LlmJobTest, AHybridJobFitsTunablesAndLinksEveryCandidateToItsConversation) {
+  model_.Respond([this](const std::string& request) -> FakeHttpServer::Answer {
+    if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("tile");
+    if (++proposed_ > 1) return Proposal(fmt::format("speed {}", 1 + 0.01 * proposed_));
+    return answers_.Call(
+        "propose",
+        {{"source", ScaleTask(1)["kernel.cu"] + Tag("speed 1.2")},
+         {"rationale", "because"},
+         {"block", {{"tunables", {{"BLOCK", {1, 2, 3, 4, 5, 6}}}}, {"values", {{"BLOCK", 1}}}}}});
+  });
+  Begin();
+  const std::string id = Start([](auto& r) {
+    r.set_proposer("hybrid");
+    r.set_options_json(R"({"fit": 5})");
+    r.mutable_budget()->set_candidates(6);
+  });
+  const v1::Job job = Ended(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  const std::vector<v1::Candidate> rows = Candidates(id);
+  ASSERT_EQ(rows.size(), 6U);
+  std::set<std::string> values;
+  for (const v1::Candidate& row : rows) {
+    EXPECT_EQ(row.proposer(), "hybrid");
+    values.insert(row.values_json());
+    grpc::ClientContext context;
+    v1::GetCandidateRequest request;
+    request.set_job_id(id);
+    request.set_digest(row.digest());
+    v1::GetCandidateResponse response;
+    ASSERT_TRUE(stub_->GetCandidate(&context, request, &response).ok());
+    EXPECT_EQ(response.candidate().transcript().size(), 64U) << row.values_json();
+  }
+  EXPECT_GE(values.size(), 5U);
+}
+
+TEST_P(LlmJobTest, ASecondModelWritesWhatTheFirstOnePlanned) {
+  model_.Respond(Helpful());
+  Begin();
+  const v1::Job job = Ended(Start([](auto& r) { r.set_options_json(R"({"writer": "cheap"})"); }));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  int plans = 0, writes = 0;
+  for (const std::string& request : model_.requests()) {
+    const bool plan = ModelAnswers::AsksForPlan(request);
+    ++(plan ? plans : writes);
+    EXPECT_THAT(request, HasSubstr(plan ? R"("model":"m")" : R"("model":"cheap")"));
+  }
+  EXPECT_GE(plans, 3);
+  EXPECT_GE(writes, 3);
 }
 
 TEST_P(LlmJobTest, ARestartAsksNothingTwiceAndKeepsTheBudget) {

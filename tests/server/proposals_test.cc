@@ -167,8 +167,21 @@ TEST_F(ProposalsTest, BadProposalsAreNamedAndCostNothing) {
     EXPECT_THAT(status.error_message(), HasSubstr(text));
     EXPECT_LE(status.error_message().size(), 1024U);
   };
-  expect([](auto& c) { c.set_parent("deadbeef"); }, "unknown_parent", "deadbeef");
+  expect(
+      [](auto& c) {
+        c.set_parent("deadbeef");
+        c.set_patch("@@ -1 +1 @@\n-a\n+b\n");
+      },
+      "unknown_parent", "deadbeef");
   expect([](auto& c) { c.set_kernel_json("[]"); }, "bad_request", "kernel_json");
+  expect(
+      [](auto& c) {
+        const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+        c.set_kernel_json(R"({"launches": )" + deep + "}");
+      },
+      "bad_request", "nested at most 32");
+  expect([](auto&) {}, "bad_request", "change: is empty");
+  expect([](auto& c) { c.set_parent("baseline"); }, "bad_request", "change: is empty");
   expect([](auto& c) { c.set_kernel_json(R"({"sauce": "x"})"); }, "bad_request", "sauce");
   expect([](auto& c) { c.set_kernel_json(R"({"source": 7})"); }, "bad_request", "source");
   expect([](auto& c) { c.set_kernel_json(R"({"source": ""})"); }, "proposal_invalid", "source");
@@ -415,6 +428,28 @@ TEST_F(ProposalsTest, TriesAreOutsideTheCandidatesAndCharged) {
   while (GetJob(job).spent().device_ms() < 12) std::this_thread::yield();
   EXPECT_EQ(GetJob(job).spent().candidates(), 0);
   EXPECT_TRUE(Candidates(job).empty());
+}
+
+// A result that nests without end would overflow the stack of whoever copies or prints it.
+TEST_F(ProposalsTest, AResultThatNestsWithoutEndIsGivenBack) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  StartServer(RealOptions());
+  proposals_ = v1::Proposals::NewStub(channel_);
+  StartWorker([deep](const WorkUnit& unit) -> FakeAnswer {
+    if (unit.kind == UnitKind::kRegister) return {.result = PassedRegistration(unit)};
+    return {.result_text = R"({"unit_id": "x", "attempt": 1, "counters": )" + deep + "}"};
+  });
+  const std::string job = ExternalJob();
+  grpc::ClientContext context;
+  v1::TryProposalRequest request;
+  request.set_job_id(job);
+  request.set_mode("check");
+  *request.mutable_change() = Whole(job, "x").change();
+  v1::TryProposalResponse response;
+  const grpc::Status status = proposals_->TryProposal(&context, request, &response);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.error_message(), HasSubstr("nested more than 64 deep"));
+  EXPECT_FALSE(GetJob(job).id().empty());  // The server lives.
 }
 
 }  // namespace

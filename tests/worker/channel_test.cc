@@ -100,6 +100,15 @@ TEST_F(ChannelTest, RefusesALengthBeyondTheLimit) {
   EXPECT_EQ(Receive(std::chrono::seconds(5)).status().code(), Code::kInvalidArgument);
 }
 
+TEST_F(ChannelTest, RefusesWhatNestsWithoutEnd) {
+  const std::string deep = "{\"a\":" + std::string(30'000, '[') + std::string(30'000, ']') + "}";
+  const auto size = static_cast<std::uint32_t>(deep.size());
+  std::string raw = "FTL1";
+  for (int i = 0; i < 4; ++i) raw.push_back(static_cast<char>(size >> (8 * i) & 0xff));
+  Raw(raw + deep);
+  EXPECT_EQ(Receive(std::chrono::seconds(5)).status().code(), Code::kInvalidArgument);
+}
+
 TEST_F(ChannelTest, RefusesWhatIsNoObject) {
   Raw(std::string("FTL1\x02\0\0\0[]", 10));
   EXPECT_EQ(Receive(std::chrono::seconds(5)).status().code(), Code::kInvalidArgument);

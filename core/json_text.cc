@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/json_text.h"
+
+#include <algorithm>
+
+namespace fettle {
+
+using nlohmann::json;
+
+int JsonNesting(std::string_view text) {
+  int open = 0;
+  int most = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == '[' || c == '{') most = std::max(most, ++open);
+    if (c == ']' || c == '}') --open;
+  }
+  return most;
+}
+
+json ParseJson(std::string_view text, int most) {
+  if (JsonNesting(text) > most) return json(json::value_t::discarded);
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+}  // namespace fettle
