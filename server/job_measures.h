@@ -22,6 +22,10 @@ TunableValues ParseValues(std::string_view json_text);
 
 // Speed-up over the denominator over all timed cases; 0 where nothing was measured.
 double CombinedRatio(const Measurement& measurement);
+
+// Device time as a job is charged for it.
+inline std::int64_t DeviceMs(std::int64_t device_ns) { return (device_ns + 500'000) / 1'000'000; }
+
 // Weighted mean of the cases' roofline fractions; 0 where none is known.
 double RooflineFraction(const Measurement& measurement);
 

@@ -81,8 +81,6 @@ double RatioOf(const UnitResult& result) {
   return 0;
 }
 
-std::int64_t DeviceMs(const UnitResult& result) { return (result.device_ns + 500'000) / 1'000'000; }
-
 }  // namespace
 
 absl::Status JobRun::HandleOutcome(const UnitEnd& outcome) {
@@ -116,7 +114,10 @@ absl::Status JobRun::StoreUnitResult(Connection& db, JobRow& job, const UnitEnd&
   unit.state = unit_state::kDone;
   unit.ended_ns = now;
   FETTLE_RETURN_IF_ERROR(UpdateUnit(db, unit));
-  job.spent.device_ms += DeviceMs(result);
+  job.spent.device_ms += DeviceMs(result.device_ns);
+  if (unit.kind != UnitKindName(UnitKind::kRegister)) {
+    longest_device_ms_ = std::max(longest_device_ms_, DeviceMs(result.device_ns));
+  }
   return InsertEvaluation(db,
                           MakeEvaluation(unit, result, outcome.result_json, context_.version, now));
 }
@@ -364,7 +365,7 @@ absl::Status JobRun::HandlePoison(const UnitEnd& outcome) {
     const bool confirm = outcome.unit.kind == UnitKindName(UnitKind::kConfirm);
     VerdictRecord verdict =
         MakeVerdict(Verdict::kUnmeasurable, confirm ? Stage::kConfirm : Stage::kMeasure,
-                    "unit_abandoned", message.substr(0, limits::kMaxErrorMessageBytes));
+                    "unit_abandoned", CutText(message, limits::kMaxErrorMessageBytes));
     FETTLE_ASSIGN_OR_RETURN(verdict.evidence["attempts"], AttemptsOf(outcome.unit.id));
     FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow& job) -> absl::Status {
       return StoreVerdict(db, job, row, verdict, row.ratio);

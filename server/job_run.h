@@ -145,6 +145,9 @@ class JobRun {
   // Kernels whose tunables clients asked to fit.
   absl::Status RestoreFits();
   std::string StopReason() const;
+  // Candidates that the budget of device time allows beside those under way, each reserved with its
+  // confirmation at the longest unit of the job so far. The first one goes alone.
+  std::int64_t DeviceRoom() const;
   int Window() const;
   std::int64_t StageBudget() const;
   absl::StatusOr<int> ProposeMore(int room);
@@ -193,6 +196,7 @@ class JobRun {
   KernelUnderTest denominator_;
   std::optional<KernelUnderTest> incumbent_;
   double incumbent_roofline_ = 0;
+  std::int64_t longest_device_ms_ = 0;      // Of one evaluation or confirmation so far.
   std::map<std::int64_t, Open> open_;       // By ordinal.
   std::deque<std::int64_t> confirm_queue_;  // Contenders, as they came.
   std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.

@@ -26,6 +26,7 @@ namespace {
 constexpr int kMinWindow = 2;
 constexpr int kMaxWindow = 64;
 constexpr int kReplayPage = 500;
+constexpr std::int64_t kUnitsPerCandidate = 2;  // Its evaluation and its confirmation.
 // From the lease; a worker may hold a second unit before it turns to this one.
 constexpr std::int64_t kEvaluateDeadlineMs = 300'000;
 constexpr std::int64_t kConfirmDeadlineMs = 600'000;
@@ -54,6 +55,8 @@ absl::Status JobRun::LoadDenominator() {
   std::optional<CandidateRow> incumbent;
   std::optional<VariantRow> incumbent_variant;
   FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(const std::int64_t longest, LongestDeviceNs(db, id_));
+    longest_device_ms_ = DeviceMs(longest);
     if (job_.incumbent_ordinal == 0) return absl::OkStatus();
     FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
     FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
@@ -149,17 +152,29 @@ std::string JobRun::StopReason() const {
   if (job_.stage == job_stage::kTune && stage_candidates_ >= StageBudget()) {
     return fmt::format("{} candidates, the share for tuning", stage_candidates_);
   }
+  if (job_.stage == job_stage::kTune && stage_candidates_ > 0 && OverTimeMs() < 0) {
+    const auto share = [this](std::int64_t all) {
+      return static_cast<std::int64_t>(static_cast<double>(all) * options_.tune_share);
+    };
+    if (budget.wall_ms > 0 && OverTimeMs() + budget.wall_ms >= share(budget.wall_ms)) {
+      return "the share of the time for tuning is over";
+    }
+    if (budget.device_ms > 0 && spent.device_ms >= share(budget.device_ms)) {
+      return "the share of the device time for tuning is spent";
+    }
+  }
   if (OverTimeMs() >= 0) {
     return fmt::format("the time of {} s is over", static_cast<double>(budget.wall_ms) / 1000);
   }
-  if (budget.device_ms > 0) {
-    // What is under way is reserved at the mean of what was measured so far.
-    const std::int64_t mean = job_.judged_count > 0 ? spent.device_ms / job_.judged_count : 0;
-    const auto reserved = static_cast<std::int64_t>(open_.size()) * mean;
-    if (spent.device_ms + reserved >= budget.device_ms) {
-      return fmt::format("the device time of {} s is spent",
-                         static_cast<double>(budget.device_ms) / 1000);
-    }
+  if (budget.device_ms > 0 && spent.device_ms >= budget.device_ms) {
+    return fmt::format("the device time of {} s is spent",
+                       static_cast<double>(budget.device_ms) / 1000);
+  }
+  if (longest_device_ms_ > 0 && DeviceRoom() <= 0) {
+    return fmt::format("the device time of {} s is spent: {} s left, and a candidate may take {} s",
+                       static_cast<double>(budget.device_ms) / 1000,
+                       static_cast<double>(budget.device_ms - spent.device_ms) / 1000,
+                       static_cast<double>(kUnitsPerCandidate * longest_device_ms_) / 1000);
   }
   if (options_.plateau > 0 && job_.since_improvement >= options_.plateau) {
     return fmt::format("no better variant in the last {} candidates (plateau)",
@@ -174,6 +189,16 @@ std::string JobRun::StopReason() const {
   }
   if (proposer_->exhausted()) return proposer_->why_exhausted();
   return "";
+}
+
+std::int64_t JobRun::DeviceRoom() const {
+  const auto open = static_cast<std::int64_t>(open_.size());
+  if (job_.budget.device_ms == 0) return std::numeric_limits<int>::max();
+  if (longest_device_ms_ == 0)
+    return job_.judged_count == 0 ? 1 - open : std::numeric_limits<int>::max();
+  return (job_.budget.device_ms - job_.spent.device_ms) /
+             (kUnitsPerCandidate * longest_device_ms_) -
+         open;
 }
 
 std::int64_t JobRun::OverTimeMs() const {
@@ -230,7 +255,8 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
                            job_.toolchain.empty() ? "" : " and " + job_.toolchain));
     return false;
   }
-  int room = Window() - static_cast<int>(open_.size());
+  int room = static_cast<int>(
+      std::min<std::int64_t>(Window() - static_cast<int>(open_.size()), DeviceRoom()));
   if (job_.budget.candidates > 0) {
     room = static_cast<int>(
         std::min<std::int64_t>(room, job_.budget.candidates - job_.spent.candidates));

@@ -17,6 +17,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
+#include "server/device_time.h"
 #include "server/errors.h"
 #include "server/ids.h"
 #include "server/job_kernels.h"
@@ -266,6 +267,10 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   FETTLE_ASSIGN_OR_RETURN(const std::optional<json> recalled, journal_.Recall(kind, question));
   if (recalled.has_value()) return UnitResultFromJson(*recalled);
   FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job());
+  if (const absl::Status fits = DeviceTimeLeft(*services_.store, job, /*open_tries=*/0);
+      !fits.ok()) {
+    return absl::AbortedError(StatusText(fits));  // Ends the loop.
+  }
   std::optional<TaskRow> task_row;
   FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(task_row, FindTask(db, job.task_digest));
@@ -300,7 +305,7 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   }
   if (result->verdict.has_value()) result->verdict = WithoutSecrets(*result->verdict);
   if (result->verification.has_value()) result->verification->seeds.clear();
-  const std::int64_t device_ms = (result->device_ns + 500'000) / 1'000'000;
+  const std::int64_t device_ms = DeviceMs(result->device_ns);
   journal_.Answered(row, ToJson(*result), {}, device_ms);
   FETTLE_RETURN_IF_ERROR(journal_.Flush());  // The job counts the device time from now on.
   services_.charge(device_ms);

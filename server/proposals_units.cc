@@ -8,6 +8,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
+#include "server/device_time.h"
 #include "server/errors.h"
 #include "server/ids.h"
 #include "server/job_kernels.h"
@@ -31,25 +32,65 @@ absl::Status BadMode() {
       errors::BadField("mode", "must be compile, check, bugs, measure or counters"), "bad_request");
 }
 
+absl::Status CheckCase(const Task& task, const std::string& label) {
+  if (label.empty()) return absl::OkStatus();
+  for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
+    FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases, task.BindCases(set, /*seed=*/1));
+    for (const BoundCase& one : cases) {
+      if (one.label == label) return absl::OkStatus();
+    }
+  }
+  return WithErrorCode(
+      errors::BadField("case",
+                       fmt::format("the task has no case \"{}\"; write timed/N or checked/N",
+                                   CutText(label, 80))),
+      "bad_request");
+}
+
 }  // namespace
 
-absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest& request) {
-  FETTLE_ASSIGN_OR_RETURN(const JobRow job, OpenJob(request.job_id()));
-  if (job.budget.device_ms > 0 && job.spent.device_ms >= job.budget.device_ms) {
-    return WithErrorCode(absl::ResourceExhaustedError("the job's device time is spent"),
-                         "budget_spent");
+// Held while a try is under way.
+class ProposalsService::OpenTry {
+ public:
+  // `service` outlives its calls.
+  OpenTry(ProposalsService& service, std::string job_id)
+      : service_(service), job_id_(std::move(job_id)) {
+    const std::lock_guard lock(service_.mutex_);
+    others_ = service_.open_tries_[job_id_]++;
   }
+  ~OpenTry() {
+    const std::lock_guard lock(service_.mutex_);
+    const auto found = service_.open_tries_.find(job_id_);
+    if (--found->second == 0) service_.open_tries_.erase(found);
+  }
+  OpenTry(const OpenTry&) = delete;
+  OpenTry& operator=(const OpenTry&) = delete;
+  std::int64_t others() const { return others_; }  // That were under way when it began.
+
+ private:
+  ProposalsService& service_;
+  const std::string job_id_;
+  std::int64_t others_ = 0;
+};
+
+absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest& request,
+                                                   std::int64_t open_tries) {
+  FETTLE_ASSIGN_OR_RETURN(const JobRow job, OpenJob(request.job_id()));
   std::int64_t tries = 0;
   FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(tries, CountTries(db, job.id));
     return absl::OkStatus();
   }));
+  if (absl::Status fits = DeviceTimeLeft(parts_.store, job, open_tries); !fits.ok()) {
+    return WithErrorCode(std::move(fits), "budget_spent");
+  }
   if (tries >= kMaxTries) {
     return WithErrorCode(
         absl::ResourceExhaustedError(fmt::format("the job has had its {} tries", kMaxTries)),
         "tries_spent");
   }
   FETTLE_ASSIGN_OR_RETURN(const auto task, TaskOf(job));
+  FETTLE_RETURN_IF_ERROR(CheckCase(*task, request.only_case()));
   FETTLE_ASSIGN_OR_RETURN(const Resolved resolved, Resolve(*task, job, request.change()));
   std::optional<TaskRow> row;
   FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
@@ -99,7 +140,7 @@ absl::Status ProposalsService::EndTry(const v1::TryProposalRequest& request, con
   row.job_id = job.id;
   row.mode = request.mode();
   row.candidate_digest = CutText(outcome.unit.id, limits::kMaxNameBytes);
-  row.device_ms = (result.device_ns + 500'000) / 1'000'000;
+  row.device_ms = DeviceMs(result.device_ns);
   row.created_ns = parts_.clock.NowNs();
   if (result.verdict.has_value()) {
     result.verdict = WithoutSecrets(*result.verdict);
@@ -134,10 +175,11 @@ ProposalsService::Unary* ProposalsService::TryProposal(Context* context,
       !allowed.ok()) {
     return RefuseUnary(allowed);
   }
+  const auto open = std::make_shared<OpenTry>(*this, request->job_id());
   return UnitCall::Start(
       parts_.dispatcher, parts_.events, parts_.executor,
-      [this, request] { return TryUnit(*request); },
-      [this, request, response](const UnitEnd& outcome) {
+      [this, request, open] { return TryUnit(*request, open->others()); },
+      [this, request, response, open](const UnitEnd& outcome) {
         return EndTry(*request, outcome, *response);
       });
 }

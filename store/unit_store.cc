@@ -180,6 +180,17 @@ absl::Status CancelOpenUnits(Connection& db, std::string_view job_id, std::int64
   return update->Run();
 }
 
+absl::StatusOr<std::int64_t> CountOpenUnits(Connection& db, std::string_view job_id) {
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
+                          db.Cached("SELECT count(*) FROM units WHERE job_id = ? AND state IN "
+                                    "('pending', 'leased')"));
+  RowBinder(*select).Text(job_id);
+  FETTLE_ASSIGN_OR_RETURN(
+      const auto count,
+      ReadFirst<std::int64_t>(*select, [](const Statement& s) { return s.Int64(0); }));
+  return count.value_or(0);
+}
+
 absl::Status InsertEvaluation(Connection& db, const EvaluationRow& row) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement insert,
@@ -213,6 +224,20 @@ absl::Status InsertEvaluation(Connection& db, const EvaluationRow& row) {
         InsertBuild(db, row.unit_id, static_cast<std::int64_t>(i), row.builds[i]));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::int64_t> LongestDeviceNs(Connection& db, std::string_view job_id) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT max(coalesce((SELECT max(device_ns) FROM evaluations WHERE job_id = ?1 AND "
+                "kind IN ('evaluate', 'confirm')), 0), 1000000 * coalesce((SELECT max(device_ms) "
+                "FROM tries WHERE job_id = ?1), 0), 1000000 * coalesce((SELECT max(device_ms) FROM "
+                "agent_calls WHERE job_id = ?1), 0))"));
+  RowBinder(*select).Text(job_id);
+  FETTLE_ASSIGN_OR_RETURN(
+      const auto longest,
+      ReadFirst<std::int64_t>(*select, [](const Statement& s) { return s.Int64(0); }));
+  return longest.value_or(0);
 }
 
 absl::StatusOr<std::optional<EvaluationRow>> FindEvaluation(Connection& db,

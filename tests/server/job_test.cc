@@ -183,6 +183,49 @@ TEST_F(JobTest, StopsAtTheBudgetAndResumesWithMore) {
 
 // The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job
 // judges it after all.
+TEST_F(JobTest, DeviceTimeIsReservedAtTheLongestAndNeverExceeded) {
+  StartServer(Options());
+  const auto units = std::make_shared<std::atomic<int>>(0);
+  StartWorker(
+      [units](const WorkUnit& unit) {
+        FakeAnswer answer = HonestAnswer(unit);
+        // Every fourth takes much longer than the mean.
+        const int number = (*units)++;
+        answer.result->device_ns = (number % 4 == 1 ? 9 : 1) * 1'000'000;
+        return answer;
+      },
+      {.slots = 4});
+  v1::SubmitJobRequest request = Request("");
+  request.mutable_budget()->set_candidates(1'000);
+  request.mutable_budget()->set_device_ms(30);
+  const std::string id = Submit(request).id();
+  Watch(id);
+  const v1::Job job = GetJob(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_THAT(job.message(), HasSubstr("device time of 0.03 s is spent"));
+  EXPECT_LE(job.spent().device_ms(), 30);
+  EXPECT_GT(job.spent().device_ms(), 30 - 2 * 9);
+}
+
+// Without a budget of candidates, tuning once took all there was.
+TEST_F(JobTest, TuningTakesItsShareOfTheDeviceTimeToo) {
+  StartServer(Options());
+  StartWorker(HonestAnswer);
+  v1::SubmitJobRequest request = Request("");
+  request.set_task_blob(PackTaskFiles(ScaleTask(500)));
+  request.set_proposer("list");
+  request.mutable_budget()->set_candidates(0);
+  request.mutable_budget()->set_device_ms(60);
+  const std::string id = Submit(request).id();
+  const std::vector<v1::JobEvent> events = Watch(id);
+  std::vector<std::string> stages;
+  for (const v1::JobEvent& event : events) {
+    if (event.has_stage_started()) stages.push_back(event.stage_started().message());
+  }
+  EXPECT_THAT(stages, ::testing::Contains(HasSubstr("share of the device time")));
+  EXPECT_LE(GetJob(id).spent().device_ms(), 60);
+}
+
 TEST_F(JobTest, TimeOverGivesBackWhatIsUnderWay) {
   StartServer();
   std::atomic<bool> answers = false;

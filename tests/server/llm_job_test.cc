@@ -365,6 +365,23 @@ TEST_P(LlmJobTest, ASecondModelWritesWhatTheFirstOnePlanned) {
   EXPECT_GE(writes, 3);
 }
 
+TEST_P(LlmJobTest, TriesStayWithinTheDeviceTime) {
+  model_.Respond([this](const std::string& request) -> FakeHttpServer::Answer {
+    if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("a");
+    const std::string source = ScaleTask(1)["kernel.cu"] + Tag(fmt::format("try {}", ++proposed_));
+    return answers_.Call("check", {{"source", source}});
+  });
+  Begin();
+  const v1::Job job = Ended(Start([](auto& r) {
+    r.mutable_budget()->set_candidates(1'000);
+    r.mutable_budget()->set_device_ms(21);
+  }));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_THAT(job.message(), HasSubstr("device time"));
+  EXPECT_LE(job.spent().device_ms(), 21);
+  EXPECT_GT(job.spent().device_ms(), 10);
+}
+
 TEST_P(LlmJobTest, ARestartAsksNothingTwiceAndKeepsTheBudget) {
   struct Seen {
     std::mutex mutex;

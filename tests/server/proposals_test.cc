@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proposals from outside, through the service, with a scripted worker.
 
+#include <array>
+#include <condition_variable>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -424,10 +426,79 @@ TEST_F(ProposalsTest, TriesAreOutsideTheCandidatesAndCharged) {
   ASSERT_TRUE(attempt("compile", "broken", response).ok());
   EXPECT_EQ(json::parse(response.feedback_json())["passed"], false);
   EXPECT_EQ(attempt("sideways", "x", response).error_details(), "bad_request");
+  {
+    grpc::ClientContext context;
+    v1::TryProposalRequest request;
+    request.set_job_id(job);
+    request.set_mode("check");
+    request.set_only_case("timed/99");
+    const grpc::Status status = proposals_->TryProposal(&context, request, &response);
+    EXPECT_EQ(status.error_details(), "bad_request") << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr("no case \"timed/99\""));
+  }
   // 2 ms each by the fake's word; stored with the job's next step.
   while (GetJob(job).spent().device_ms() < 12) std::this_thread::yield();
   EXPECT_EQ(GetJob(job).spent().candidates(), 0);
   EXPECT_TRUE(Candidates(job).empty());
+}
+
+TEST_F(ProposalsTest, TriesReserveDeviceTimeBesideOneAnother) {
+  StartServer(RealOptions());
+  proposals_ = v1::Proposals::NewStub(channel_);
+  StartWorker([](const WorkUnit& unit) -> FakeAnswer {
+    if (unit.candidate.kernel.source.find("held") != std::string::npos) return {};
+    FakeAnswer answer = Answer(unit);
+    answer.result->device_ns = 10'000'000;
+    return answer;
+  });
+  v1::SubmitJobRequest submitted = Request("");
+  submitted.set_task_blob(PackTaskFiles(ScaleTask(1)));
+  submitted.set_proposer("external");
+  submitted.mutable_budget()->set_device_ms(65);
+  const std::string job = Submit(submitted).id();
+  while (GetJob(job).state() == v1::JOB_STATE_QUEUED) std::this_thread::yield();
+  const auto attempt = [&](grpc::ClientContext& context, const std::string& marker) {
+    v1::TryProposalRequest request;
+    request.set_job_id(job);
+    request.set_mode("check");
+    *request.mutable_change() = Whole(job, marker).change();
+    v1::TryProposalResponse response;
+    return proposals_->TryProposal(&context, request, &response);
+  };
+  // Registration, evaluation and confirmation: 30 ms. One more candidate no longer fits.
+  const std::string candidate = Proposed(Whole(job, "speed 1.2"));
+  ASSERT_FALSE(Wait(job, candidate).feedback_json().empty());
+  EXPECT_EQ(GetJob(job).spent().device_ms(), 30);
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(attempt(context, "a").ok());
+  }
+  while (GetJob(job).spent().device_ms() < 40) std::this_thread::yield();
+  // 25 ms are left, each reserves 10: of three at once, one is refused while two are held.
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<grpc::Status> ended;
+  std::array<grpc::ClientContext, 3> contexts;
+  std::vector<std::jthread> callers;
+  for (grpc::ClientContext& context : contexts) {
+    callers.emplace_back([&] {
+      const grpc::Status status = attempt(context, "held");
+      const std::lock_guard lock(mutex);
+      ended.push_back(status);
+      changed.notify_all();
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return !ended.empty(); }));
+  }
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  callers.clear();  // Joins.
+  EXPECT_EQ(ended[0].error_details(), "budget_spent") << ended[0].error_message();
+  EXPECT_THAT(ended[0].error_message(), HasSubstr("0.025 s left"));
+  EXPECT_EQ(ended[1].error_code(), grpc::CANCELLED);
+  EXPECT_EQ(ended[2].error_code(), grpc::CANCELLED);
+  EXPECT_EQ(GetJob(job).spent().device_ms(), 40);
 }
 
 // A result that nests without end would overflow the stack of whoever copies or prints it.
