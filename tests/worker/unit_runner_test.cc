@@ -94,6 +94,7 @@ UnitRunner* UnitRunnerTest::runner = nullptr;
 
 TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
   WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;  // A busy machine may drop it.
   std::vector<std::string> lines;
   const auto result =
       runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
@@ -178,7 +179,7 @@ TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
       EXPECT_EQ(report.describe, "");
     }
   }
-  EXPECT_EQ(held_out, 2);
+  EXPECT_EQ(held_out, 5);  // Two, and three on edges.
 }
 
 TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {
