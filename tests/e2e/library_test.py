@@ -4,6 +4,7 @@
 backup, drift and withdrawal, gc."""
 import filecmp
 import json
+import os
 import pathlib
 import sqlite3
 import subprocess
@@ -179,6 +180,28 @@ class Maintainer(unittest.TestCase):
         self.assertEqual(index["ops"], [])
         self.assertIn("recheck: ", index["removed"][0]["withdrawn"][0]["reason"])
         fettle.run("verify", bundle, check=True)  # The bundle itself stays.
+
+    def test_what_was_only_compiled_becomes_run_on_its_device(self):
+        fettle, home = self.fettle, self.home
+        gpus = [d["target"] for d in fettle.json("doctor")["devices"] if d["target"] != "cpu" and not d["emulated"]]
+        if not gpus:
+            if os.environ.get("FETTLE_REQUIRE_GPU"):
+                self.fail("no GPU here, and FETTLE_REQUIRE_GPU is set")
+            self.skipTest("no GPU here")
+        fettle.start()
+        variant = self.accept_one()  # On the cpu target.
+        out, after = home / "bundle", home / "after"
+        fettle.run("export", variant, "--also", gpus[0], "--out", out, check=True)
+
+        def statuses(bundle):
+            manifest = json.loads((bundle / "manifest.json").read_text())
+            return {b["target"]: b["status"] for b in manifest["variants"][0]["builds"]}
+        self.assertEqual(statuses(out), {"cpu": "run", gpus[0]: "compiled_only"})
+        reruns = fettle.json("verify", out, "--rerun")["reruns"]
+        self.assertEqual({r["target"]: r["passed"] for r in reruns}, {"cpu": True, gpus[0]: True}, reruns)
+        fettle.run("export", "--from", out, "--out", after, check=True)
+        self.assertEqual(statuses(after), {"cpu": "run", gpus[0]: "run"})
+        fettle.run("verify", after, "--signer", after / "signer.pub", check=True)
 
 
 if __name__ == "__main__":
