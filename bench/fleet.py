@@ -77,6 +77,9 @@ class Bench(fleet_test.FleetTest):
         times = []
         for _ in range(count):
             latest = {row[3]: row for row in self.begun() if pathlib.Path(f"/proc/{row[3]}").exists()}
+            if not latest:
+                time.sleep(1)
+                continue
             victim = max(latest.values(), key=lambda row: row[2])
             unit, attempt = victim[0], victim[1]
             before = time.time()
@@ -93,6 +96,9 @@ class Bench(fleet_test.FleetTest):
                 if how == signal.SIGSTOP:
                     os.kill(victim[3], signal.SIGKILL)
             times.append(back()[0][0] / 1e6 - before * 1e3)
+        if not times:
+            print(f"{how.name}: no worker held a unit")
+            return
         print(f"{how.name}: lease back after p50 {statistics.median(times):.1f} ms, "
               f"at most {max(times):.1f} ms ({len(times)} workers)")
 

@@ -163,7 +163,6 @@ absl::Status Finisher::AddFor(const BundleModel& model, const BundleKernel& kern
     if (known) continue;
     parts_->extras.builds.push_back({.kernel = kernel.id,
                                      .target = target,
-                                     .status = "compiled_only",
                                      .key = key,
                                      .compiler = one.record.compiler,
                                      .machine = IsCpu(target) ? Machine() : "",
@@ -218,7 +217,10 @@ absl::StatusOr<std::string> ReadSigningKey(const std::string& key_file,
   std::error_code error;
   if (!fs::exists(path, error)) {
     if (!key_file.empty())
-      return absl::NotFoundError(fmt::format("sign the bundle: no key {}", path));
+      return absl::NotFoundError(
+          fmt::format("sign the bundle: --key {}: no such file; make it with openssl genpkey "
+                      "-algorithm ed25519, or leave the flag out",
+                      path));
     FETTLE_ASSIGN_OR_RETURN(const std::string key, NewSigningKey());
     FETTLE_RETURN_IF_ERROR(MakePrivateFolder(fs::path(path).parent_path().string()));
     FETTLE_RETURN_IF_ERROR(WriteFileDurably(path, key));
@@ -232,7 +234,14 @@ absl::StatusOr<std::string> ReadSigningKey(const std::string& key_file,
     return absl::PermissionDeniedError(
         fmt::format("sign the bundle: others can read the key {}; chmod 600 it", path));
   }
-  return ReadWholeFile(path);
+  FETTLE_ASSIGN_OR_RETURN(std::string key, ReadWholeFile(path));
+  if (!PublicKeyOf(key).ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("sign the bundle: {} holds no Ed25519 private key in PEM form; make one with "
+                    "openssl genpkey -algorithm ed25519",
+                    path));
+  }
+  return key;
 }
 
 absl::StatusOr<BundleFiles> FinishBundle(Context& context, const BundleFiles& files,

@@ -22,7 +22,8 @@ class GcCommand final : public Subcommand {
     return "Needs the server stopped. Tasks and everything that a variant's provenance names\n"
            "stay; code objects of candidates that lost go. --samples-after also drops the raw "
            "timing\n"
-           "samples of candidates that lost: medians, intervals and block ratios stay.";
+           "samples of candidates that lost (medians, intervals and block ratios stay) and the\n"
+           "conversations with models that led to them.";
   }
   void Declare(FlagSet& flags) override {
     flags.Flag("--data-dir", "DIR", &data_, "data folder (FETTLE_DATA_DIR)")
@@ -30,7 +31,8 @@ class GcCommand final : public Subcommand {
         .completes = Completes::kFolder;
     flags.Flag("--min-age", "HOURS", &min_age_hours_, "keep what is younger (default 1)");
     flags.Flag("--samples-after", "DAYS", &samples_days_,
-               "drop raw samples of losing candidates that are older (default: keep all)");
+               "drop raw samples and conversations of losing candidates that are older (default: "
+               "keep all)");
     flags.Flag("--dry-run", "", &dry_run_, "only say what would go");
     flags.Flag("--json", "", &json_, "print JSON");
   }
@@ -68,9 +70,10 @@ class GcCommand final : public Subcommand {
           "{}: {} {} blobs ({}), {} stay", data, dry_run_ ? "would remove" : "removed",
           report.removed, FormatBytes(static_cast<double>(report.removed_bytes)), report.kept));
       if (samples_days_ >= 0) {
-        context.terminal.Print(fmt::format("{}: samples of {} results {}, {} freed", data,
-                                           samples.thinned, dry_run_ ? "would go" : "went",
-                                           FormatBytes(static_cast<double>(samples.freed_bytes))));
+        context.terminal.Print(
+            fmt::format("{}: samples of {} results and {} conversations {}, {} freed", data,
+                        samples.thinned, samples.transcripts, dry_run_ ? "would go" : "went",
+                        FormatBytes(static_cast<double>(samples.freed_bytes))));
       }
     }
     return ExitCode::kOk;

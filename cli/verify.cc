@@ -187,6 +187,7 @@ absl::StatusOr<std::vector<RerunReport>> RerunBundle(Context& context, const Loc
                                                      const std::string& path,
                                                      const BundleFiles& files,
                                                      const BundleReport& report) {
+  FETTLE_RETURN_IF_ERROR(CanAddRerun(path));  // Before minutes of work whose result would be lost.
   FETTLE_ASSIGN_OR_RETURN(LocalLab lab, LocalLab::Open(flags));
   std::vector<RerunReport> reruns;
   for (const VariantProvenance& variant : report.variants) {

@@ -121,6 +121,7 @@ absl::StatusOr<BundleFiles> OwnFiles(const BundleModel& model, BlobStore& blobs,
     }
     files[std::string(kVectorFolder) + path] = bytes;
   }
+  for (const auto& [path, bytes] : extras.runs) files[std::string(kRunFolder) + path] = bytes;
   return files;
 }
 
@@ -204,6 +205,7 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
   extras.version = Text(document["bundle"], "version");
   for (const auto& [path, bytes] : files) {
     if (path.starts_with(kVectorFolder)) extras.vectors[path.substr(kVectorFolder.size())] = bytes;
+    if (path.starts_with(kRunFolder)) extras.runs[path.substr(kRunFolder.size())] = bytes;
   }
   const auto list = files.find("src/build.json");
   const json builds = list == files.end() ? json() : ParseJson(list->second);
@@ -231,7 +233,6 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
     }
     extras.builds.push_back({.kernel = kernel,
                              .target = target,
-                             .status = Text(entry, "status"),
                              .key = key,
                              .compiler = Text(entry, "compiler"),
                              .machine = Text(entry, "machine"),
@@ -239,11 +240,11 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
                              .symbols = Texts(entry, "symbols"),
                              .facts = entry.value("facts", json::object()),
                              .code_object = object->second});
-    // Only evidence says that something ran.
-    if (extras.builds.back().status != "compiled_only") {
+    // Only evidence says that something ran, and the model reads it.
+    if (Text(entry, "status") != "compiled_only" && extras.runs.empty()) {
       return absl::InvalidArgumentError(fmt::format(
           "read a bundle: src/build.json calls the build of {} for {} '{}' without evidence",
-          kernel, target, extras.builds.back().status));
+          kernel, target, Text(entry, "status")));
     }
     if (extras.builds.back().entries.size() != extras.builds.back().symbols.size()) {
       return absl::InvalidArgumentError(
@@ -305,7 +306,7 @@ absl::StatusOr<BundleParts> ReadParts(const BundleFiles& files) {
   BundleParts parts;
   for (const auto& [path, bytes] : files) {
     if (!path.starts_with("evidence/") || path.starts_with(kRerunFolder) ||
-        !path.ends_with(".json"))
+        path.starts_with(kRunFolder) || !path.ends_with(".json"))
       continue;
     absl::StatusOr<VariantProvenance> variant = ParseProvenance(bytes);
     if (!variant.ok()) {
@@ -323,6 +324,38 @@ absl::StatusOr<BundleParts> ReadParts(const BundleFiles& files) {
 absl::StatusOr<BundleFiles> LayOutAgain(const BundleParts& parts, const BundleFiles& files) {
   FilesAsBlobs blobs(files);
   return BuildBundle(parts.variants, blobs, parts.extras);
+}
+
+absl::StatusOr<BundleFiles> TakeReruns(const BundleFiles& files, std::vector<std::string>* notes) {
+  FETTLE_ASSIGN_OR_RETURN(const LoadedBundle loaded, LoadBundle(files));
+  BundleParts parts = *loaded.parts;
+  std::size_t taken = 0;
+  for (const auto& [path, bytes] : files) {
+    if (!path.starts_with(kRerunFolder) || !path.ends_with(".json")) continue;
+    const std::string name = path.substr(kRerunFolder.size());
+    const absl::StatusOr<std::vector<BundleRun>> run = ReadRuns({{name, bytes}}, loaded.proven);
+    if (!run.ok()) {
+      notes->push_back(std::string(run.status().message()));
+      continue;
+    }
+    const BundleRun& one = run->front();
+    const bool fits = std::any_of(
+        loaded.model.builds.begin(), loaded.model.builds.end(), [&](const BundleBuild& build) {
+          return build.status == "compiled_only" &&
+                 FindRun(*run, build.kernel, build.target, build.key, build.sha256) != nullptr;
+        });
+    if (!fits) {
+      notes->push_back(fmt::format(
+          "take the rerun {}: none of the bundle's objects for {} is the one that ran; compile "
+          "them with the same compiler (fettle export --also {})",
+          path, one.target, one.target));
+      continue;
+    }
+    parts.extras.runs.emplace(name, bytes);
+    ++taken;
+  }
+  if (taken == 0) return absl::NotFoundError("no rerun that shows more than the bundle says");
+  return LayOutAgain(parts, files);
 }
 
 absl::StatusOr<LoadedBundle> LoadBundle(const BundleFiles& files) {

@@ -56,6 +56,11 @@ absl::StatusOr<BundleParts> ReadParts(const BundleFiles& files);
 // signature are not kept.
 absl::StatusOr<BundleFiles> LayOutAgain(const BundleParts& parts, const BundleFiles& files);
 
+// The bundle with those of its reruns taken in that show a build to run which was only compiled so
+// far: its status becomes `run`. A line of `notes` says of each other one why it was not taken.
+// kNotFound: there is none to take.
+absl::StatusOr<BundleFiles> TakeReruns(const BundleFiles& files, std::vector<std::string>* notes);
+
 // The model behind a bundle's files, with what it refers to.
 struct LoadedBundle {
   std::unique_ptr<BundleParts> parts;
@@ -73,9 +78,12 @@ absl::Status SignBundle(std::string_view private_pem, BundleFiles& files);
 // lost. kUnavailable, kPermissionDenied, kResourceExhausted: the disk said no; nothing is changed.
 absl::Status WriteBundle(const std::string& path, const BundleFiles& files);
 
-// Reads a bundle folder. kInvalidArgument: no bundle, or it holds something other than files and
-// folders (a symbolic link). kResourceExhausted: too large.
+// Reads a bundle folder. kInvalidArgument: no bundle. kDataLoss: it holds something other than
+// files and folders (a symbolic link). kResourceExhausted: too large.
 absl::StatusOr<BundleFiles> ReadBundle(const std::string& path);
+
+// Whether reruns can be added to the bundle at `path`; errors as of AddRerun.
+absl::Status CanAddRerun(const std::string& path);
 
 // Adds one file to a bundle's folder of reruns, and its checksum. The rest of the bundle stays.
 absl::Status AddRerun(const std::string& path, const std::string& evidence_json);

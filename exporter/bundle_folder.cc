@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,8 +126,10 @@ absl::StatusOr<BundleFiles> ReadBundle(const std::string& path) {
     const std::string name = entries->path().lexically_relative(path).string();
     if (fs::is_directory(status)) continue;
     if (!fs::is_regular_file(status)) {
-      return absl::InvalidArgumentError(
-          fmt::format("read the bundle {}: {} is neither a file nor a folder", path, name));
+      return absl::DataLossError(fmt::format(
+          "read the bundle {}: {} is neither a file nor a folder, and no bundle holds such a "
+          "thing; remove it",
+          path, name));
     }
     total += entries->file_size(error);
     if (error) break;
@@ -141,11 +144,29 @@ absl::StatusOr<BundleFiles> ReadBundle(const std::string& path) {
   return files;
 }
 
+absl::Status CanAddRerun(const std::string& path) {
+  fs::path folder = fs::path(path) / kRerunFolder;
+  std::error_code error;
+  while (!fs::is_directory(folder, error) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  if (::access(folder.c_str(), W_OK) == 0) return absl::OkStatus();
+  const int reason = errno;
+  return DiskError("add reruns (work on a copy of the bundle that can be written) to", path,
+                   reason);
+}
+
 absl::Status AddRerun(const std::string& path, const std::string& evidence_json) {
   const fs::path folder = fs::path(path) / kRerunFolder;
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return DiskError("write", folder.string(), error.value());
+  // Several at once take turns: each must find the lines of those before it.
+  const Fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock.get() < 0) return DiskError("lock", folder.string(), errno);
+  while (::flock(lock.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) return DiskError("lock", folder.string(), errno);
+  }
   const std::string bytes = evidence_json + "\n";
   const std::string name = fmt::format("{}.json", Sha256Hex(bytes).substr(0, 16));
   FETTLE_RETURN_IF_ERROR(WriteFileDurably(folder / name, bytes));

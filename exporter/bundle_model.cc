@@ -195,7 +195,8 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> BoxOf(
 }
 
 // What a variant costs per timed case, relative to the declared baseline.
-double CostOf(const ProvenVariant& variant, const std::string& label) {
+double CostOf(const ProvenVariant& variant, const Measurement& measurement,
+              const std::string& label) {
   const VariantProvenance& provenance = *variant.provenance;
   const json& part = provenance.document["variant"];
   const json declared = part.value("ratio_declared", json(0));
@@ -204,10 +205,21 @@ double CostOf(const ProvenVariant& variant, const std::string& label) {
   if (declared.is_number() && declared.get<double>() > 0 && provenance.ratio > 0) {
     over_declared = declared.get<double>() / provenance.ratio;
   }
-  for (const CaseMeasurement& entry : provenance.measurement.cases) {
+  for (const CaseMeasurement& entry : measurement.cases) {
     if (entry.case_label == label && entry.ratio > 0) return 1 / (entry.ratio * over_declared);
   }
   return std::numeric_limits<double>::infinity();
+}
+
+// What was measured of a kernel on a target; null: nothing.
+const Measurement* MeasuredOn(const BundleModel& model, int kernel, const std::string& target) {
+  const BundleKernel& one = model.kernels[static_cast<std::size_t>(kernel)];
+  if (one.variant->provenance->target == target) return &one.variant->provenance->measurement;
+  for (const BundleRun& run : model.runs) {
+    if (run.variant == one.id && run.target == target && run.status == "run")
+      return &run.measurement;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<TargetSelection> SelectFor(const BundleModel& model, const std::string& target) {
@@ -223,16 +235,15 @@ absl::StatusOr<TargetSelection> SelectFor(const BundleModel& model, const std::s
     if (built) candidates.push_back(static_cast<int>(k));
   }
   if (candidates.empty()) return selection;
-  // Costs are of the variants' own targets: another one's are all there is for what never ran.
+  // Costs are those of the target, from acceptance or from a rerun there; those of the variants'
+  // own targets are all there is for what never ran.
   std::string measured = target;
-  const auto of_target = [&](int k) {
-    return model.kernels[static_cast<std::size_t>(k)].variant->provenance->target;
-  };
   if (std::none_of(candidates.begin(), candidates.end(),
-                   [&](int k) { return of_target(k) == target; })) {
-    measured = of_target(candidates.front());
+                   [&](int k) { return MeasuredOn(model, k, target) != nullptr; })) {
+    const auto first = static_cast<std::size_t>(candidates.front());
+    measured = model.kernels[first].variant->provenance->target;
   }
-  std::erase_if(candidates, [&](int k) { return of_target(k) != measured; });
+  std::erase_if(candidates, [&](int k) { return MeasuredOn(model, k, measured) == nullptr; });
   const std::set<std::string> derived = ListDerivedDims(task.model());
   FETTLE_ASSIGN_OR_RETURN(const Target limits, FindTarget(measured));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,
@@ -242,8 +253,8 @@ absl::StatusOr<TargetSelection> SelectFor(const BundleModel& model, const std::s
   for (const BoundCase& bound_case : timed) {
     PortfolioCase entry{.weight = bound_case.weight, .cost = {}};
     for (const int k : candidates) {
-      entry.cost.push_back(
-          CostOf(*model.kernels[static_cast<std::size_t>(k)].variant, bound_case.label));
+      entry.cost.push_back(CostOf(*model.kernels[static_cast<std::size_t>(k)].variant,
+                                  *MeasuredOn(model, k, measured), bound_case.label));
     }
     costs.push_back(std::move(entry));
     places.push_back(PlaceOf(bound_case, derived));
@@ -288,6 +299,11 @@ absl::Status AddBuilds(
     build.sha256 = Sha256Hex(object);
     build.bytes = object.size();
     build.waits = VendorOf(build.target) == Vendor::kCpu && MayWait(object);
+    if (const BundleRun* run =
+            FindRun(model.runs, build.kernel, build.target, build.key, build.sha256);
+        run != nullptr && build.status == "compiled_only") {
+      build.status = run->status;
+    }
     model.builds.push_back(std::move(build));
   };
   for (const BundleKernel& kernel : model.kernels) {
@@ -326,7 +342,7 @@ absl::Status AddBuilds(
     }
     BundleBuild build{.kernel = from->kernel,
                       .target = from->target,
-                      .status = from->status,
+                      .status = "compiled_only",
                       .key = from->key,
                       .compiler = from->compiler,
                       .machine = from->machine,
@@ -360,6 +376,7 @@ std::string DigestOf(const BundleModel& model, const BundleExtras& extras) {
     parts["builds"].push_back({build.kernel, build.target, build.status, build.key, build.sha256});
   }
   for (const auto& [path, bytes] : extras.vectors) parts["vectors"][path] = Sha256Hex(bytes);
+  for (const auto& [path, bytes] : extras.runs) parts["runs"][path] = Sha256Hex(bytes);
   return Sha256Hex(CanonicalJson(parts));
 }
 
@@ -413,6 +430,7 @@ absl::StatusOr<BundleModel> MakeBundleModel(
                            .values = model.task->baseline().values,
                            .variant = nullptr,
                            .envelopes = {}});
+  FETTLE_ASSIGN_OR_RETURN(model.runs, ReadRuns(extras.runs, variants));
   FETTLE_RETURN_IF_ERROR(AddBuilds(extras, object_of, model));
   std::set<std::string> ran, all;
   for (const BundleKernel& kernel : model.kernels) {

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/dtype.h"
+#include "exporter/bundle_runs.h"
 #include "exporter/evidence_check.h"
 #include "exporter/portfolio.h"
 
@@ -30,7 +31,6 @@ inline constexpr char kBaselineId[] = "baseline";
 struct ExtraBuild {
   std::string kernel;  // A variant's id, or kBaselineId.
   std::string target;
-  std::string status = "compiled_only";
   std::string key;  // Task::BuildInputs::key.
   std::string compiler;
   std::string machine;  // cpu: the processor model that it was compiled for.
@@ -44,6 +44,7 @@ struct BundleExtras {
   std::string version = "1.0.0";  // Of the bundle, as CMake reads it.
   std::vector<ExtraBuild> builds;
   std::map<std::string, std::string> vectors;  // Test vectors by path below tests/vectors/.
+  std::map<std::string, std::string> runs;     // Reruns taken in, by path below kRunFolder.
 };
 
 // One case's choice of types and of specialized dims.
@@ -106,6 +107,7 @@ struct BundleModel {
   std::vector<BundleBuild> builds;
   std::vector<std::string> targets;  // Those that ran first, then by name, PTX last.
   std::vector<TargetSelection> selection;
+  std::vector<BundleRun> runs;
   std::string version, digest;  // Digest: 64 hex digits over everything that is not derived.
 
   std::string short_digest() const { return digest.substr(0, 8); }
@@ -114,6 +116,7 @@ struct BundleModel {
 
 // `variants` must outlive the model. `object_of` gives the bytes of a code object by its digest.
 // kInvalidArgument: extras that belong to none of the variants, or that no case needs.
+// kFailedPrecondition: a rerun that does not hold (ReadRuns).
 absl::StatusOr<BundleModel> MakeBundleModel(
     std::span<const ProvenVariant> variants, const BundleExtras& extras,
     const std::function<absl::StatusOr<std::string>(const std::string&)>& object_of);

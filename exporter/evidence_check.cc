@@ -70,15 +70,34 @@ absl::StatusOr<std::shared_ptr<const Task>> ReadTask(const VariantProvenance& va
   return task;
 }
 
-absl::StatusOr<TunableValues> ReadValues(const VariantProvenance& variant) {
+absl::StatusOr<TunableValues> ReadValues(const VariantProvenance& variant,
+                                         const nlohmann::json& object, const char* whose) {
   TunableValues values;
-  for (const auto& [name, value] : variant.values.items()) {
+  for (const auto& [name, value] : object.items()) {
     if (!value.is_number_integer()) {
-      return Refuse(variant, fmt::format("its value of {} is not an integer", name));
+      return Refuse(variant, fmt::format("{} value of {} is not an integer", whose, name));
     }
     values[name] = value.get<std::int64_t>();
   }
   return values;
+}
+
+// The ratio means nothing unless what it is over is what was measured.
+absl::Status CheckDenominator(const VariantProvenance& variant, const Task& task) {
+  const nlohmann::json denominator =
+      variant.document.value("denominator", nlohmann::json::object());
+  const nlohmann::json digest = denominator.value("digest", nlohmann::json());
+  if (!digest.is_string()) return absl::OkStatus();
+  std::vector<TaskProblem> problems;
+  FETTLE_ASSIGN_OR_RETURN(const KernelSpec kernel,
+                          task.ParseKernelSpec(variant.denominator_kernel, &problems));
+  FETTLE_ASSIGN_OR_RETURN(const TunableValues values,
+                          ReadValues(variant, variant.denominator_values, "its denominator's"));
+  if (digest == CandidateDigest(task.digest(), variant.target, kernel, values))
+    return absl::OkStatus();
+  return Refuse(variant,
+                "its denominator is not the one that was measured: the kernel or its values were "
+                "changed");
 }
 
 const CaseReport* FindReport(const VerificationReport& report, const std::string& label) {
@@ -264,7 +283,7 @@ absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
   const Task& task = *result.task;
   std::vector<TaskProblem> problems;
   FETTLE_ASSIGN_OR_RETURN(result.kernel, task.ParseKernelSpec(provenance.kernel, &problems));
-  FETTLE_ASSIGN_OR_RETURN(result.values, ReadValues(provenance));
+  FETTLE_ASSIGN_OR_RETURN(result.values, ReadValues(provenance, provenance.values, "its"));
   const nlohmann::json& digest =
       provenance.document["variant"].value("candidate_digest", nlohmann::json());
   if (digest.is_string() &&
@@ -273,6 +292,7 @@ absl::StatusOr<ProvenVariant> CheckEvidence(const VariantProvenance& provenance,
                   "its evidence is for another candidate: the kernel or its values "
                   "were changed");
   }
+  FETTLE_RETURN_IF_ERROR(CheckDenominator(provenance, task));
   FETTLE_ASSIGN_OR_RETURN(const Target target, FindTarget(provenance.target));
   FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> timed,
                           task.BindCases(CaseSet::kTimed, kBindSeed, target));

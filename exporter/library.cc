@@ -2,6 +2,7 @@
 #include "exporter/library.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -101,6 +102,7 @@ void AddBundle(const BundleParts& parts, const BundleFiles& files, const std::st
                                    });
     if (!known) merged.parts.extras.builds.push_back(build);
   }
+  merged.parts.extras.runs.insert(parts.extras.runs.begin(), parts.extras.runs.end());
   if (merged.parts.extras.vectors.empty()) merged.parts.extras.vectors = parts.extras.vectors;
 }
 
@@ -109,6 +111,9 @@ void Keep(const std::set<std::string>& ids, BundleParts& parts) {
                 [&](const VariantProvenance& variant) { return !ids.contains(variant.id); });
   std::erase_if(parts.extras.builds, [&](const ExtraBuild& build) {
     return build.kernel != kBaselineId && !ids.contains(build.kernel);
+  });
+  std::erase_if(parts.extras.runs, [&](const auto& run) {
+    return !ids.contains(Text(json::parse(run.second, nullptr, false), "variant"));
   });
 }
 
@@ -198,15 +203,28 @@ absl::StatusOr<std::string> TunedRows(const fs::path& library, const json& index
     const fs::path path =
         library / Text(op, "folder") / "integrations" / "aiter_csv" / (name + ".csv");
     FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
-    rows += rows.empty() ? text : text.substr(text.find('\n') + 1);
+    const std::size_t head = rows.empty() ? 0 : std::min(text.find('\n'), text.size() - 1) + 1;
+    if (head < text.size()) rows.append(text, head, text.size() - head);
   }
   return rows;
 }
 
+// Free text as part of a line of the changelog.
+std::string OneLine(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return text.substr(0, 300);
+}
+
+// `op`: the index's entry; null where the operator left the registry.
 std::string ChangelogEntry(const LibraryUpdate& update, const json& op) {
-  std::string text =
-      fmt::format("## {} {} ({})\n\n", update.op, update.version, Text(op, "digest").substr(0, 8));
-  for (const json& variant : op["variants"]) {
+  const std::string kept =
+      update.previous.empty() ? "" : "; its bundle stays in " + update.previous;
+  std::string text = op.is_null() ? fmt::format("## {} removed\n\n", update.op)
+                                  : fmt::format("## {} {} ({})\n\n", update.op, update.version,
+                                                Text(op, "digest").substr(0, 8));
+  for (const json& variant : op.is_null() ? json::array() : op["variants"]) {
     const bool fresh = std::find(update.added.begin(), update.added.end(), Text(variant, "id")) !=
                        update.added.end();
     text +=
@@ -216,8 +234,13 @@ std::string ChangelogEntry(const LibraryUpdate& update, const json& op) {
                     variant["ratio_low"].get<double>());
   }
   for (const std::string& id : update.superseded) {
-    text += fmt::format("- superseded `{}`{}\n", id,
-                        update.previous.empty() ? "" : "; its bundle stays in " + update.previous);
+    text += fmt::format("- superseded `{}`{}\n", id, kept);
+  }
+  for (const std::string& id : update.declined) {
+    text += fmt::format("- not taken `{}`: what is in force is as fast at every timed size\n", id);
+  }
+  for (const auto& [id, reason] : update.withdrawn) {
+    text += fmt::format("- withdrawn `{}`: {}{}\n", id, OneLine(reason), kept);
   }
   return text + "\n";
 }
@@ -253,13 +276,33 @@ struct Plan {
   LibraryUpdate update;
 };
 
+void Withdraw(const std::map<std::string, std::string>& withdrawn, BundleParts& parts,
+              LibraryUpdate& update) {
+  std::set<std::string> left;
+  for (const VariantProvenance& variant : parts.variants) {
+    const auto found = withdrawn.find(variant.id);
+    if (found == withdrawn.end()) {
+      left.insert(variant.id);
+    } else {
+      update.withdrawn.insert(*found);
+    }
+  }
+  Keep(left, parts);
+}
+
+// `entry`: the operator's in the index, or null; `removed`: its latest one that left the registry.
 absl::StatusOr<Plan> PlanUpdate(const fs::path& library, const BundleFiles& bundle,
-                                const json* entry) {
+                                const json* entry, const json* removed,
+                                const std::map<std::string, std::string>& withdrawn) {
   Plan plan;
   FETTLE_ASSIGN_OR_RETURN(const LoadedBundle arriving, LoadBundle(bundle));
   plan.update.op = arriving.model.task->name();
   AddBundle(*arriving.parts, bundle, "new/", plan.merged);
   plan.merged.parts.extras.version = arriving.parts->extras.version;
+  if (removed != nullptr) {
+    plan.merged.parts.extras.version = NextVersion(
+        Text(*removed, "version"), Text(*removed, "task_digest") != arriving.model.task->digest());
+  }
   std::set<std::string> before;
   bool same_task = false;
   if (entry != nullptr) {
@@ -276,7 +319,8 @@ absl::StatusOr<Plan> PlanUpdate(const fs::path& library, const BundleFiles& bund
     plan.merged.parts.extras.version = Text(*entry, "version");
     same_task = Text(*entry, "task_digest") == arriving.model.task->digest();
     if (same_task) {
-      FETTLE_ASSIGN_OR_RETURN(const BundleParts parts, ReadParts(current));
+      FETTLE_ASSIGN_OR_RETURN(BundleParts parts, ReadParts(current));
+      Withdraw(withdrawn, parts, plan.update);
       AddBundle(parts, current, "old/", plan.merged);
     }
   }
@@ -284,15 +328,17 @@ absl::StatusOr<Plan> PlanUpdate(const fs::path& library, const BundleFiles& bund
   FETTLE_ASSIGN_OR_RETURN(const LoadedBundle merged, LoadBundle(all));
   const std::set<std::string> in_force = VariantsInForce(merged.model);
   for (const VariantProvenance& variant : plan.merged.parts.variants) {
-    if (!in_force.contains(variant.id)) plan.update.superseded.push_back(variant.id);
-    if (in_force.contains(variant.id) && !before.contains(variant.id))
-      plan.update.added.push_back(variant.id);
+    const bool was = before.contains(variant.id), is = in_force.contains(variant.id);
+    if (was && !is) plan.update.superseded.push_back(variant.id);
+    if (!was && is) plan.update.added.push_back(variant.id);
+    if (!was && !is) plan.update.declined.push_back(variant.id);
   }
   for (const std::string& id : before) {
     if (!same_task) plan.update.superseded.push_back(id);
   }
   std::sort(plan.update.superseded.begin(), plan.update.superseded.end());
   std::sort(plan.update.added.begin(), plan.update.added.end());
+  std::sort(plan.update.declined.begin(), plan.update.declined.end());
   plan.update.variants.assign(in_force.begin(), in_force.end());
   Keep(in_force, plan.merged.parts);
   if (entry != nullptr) {
@@ -312,6 +358,90 @@ absl::StatusOr<Plan> PlanUpdate(const fs::path& library, const BundleFiles& bund
   return plan;
 }
 
+// Files of the registry for `index`, with `entry` on top of the changelog.
+absl::Status WriteIndex(const fs::path& library, const json& index, const std::string& entry) {
+  std::error_code error;
+  const std::string title = "# Changes\n\n";
+  const fs::path old_log = library / "registry" / "CHANGELOG.md";
+  std::string older;
+  if (fs::exists(old_log, error)) {
+    FETTLE_ASSIGN_OR_RETURN(older, ReadWholeFile(old_log));
+    if (older.starts_with(title)) older = older.substr(title.size());
+  }
+  FETTLE_ASSIGN_OR_RETURN(const std::string rows, TunedRows(library, index));
+  return WriteRegistry(library, {{"index.json", index.dump(2, ' ', false, kReplaceInvalid) + "\n"},
+                                 {"CHANGELOG.md", title + entry + older},
+                                 {"fettle_opsConfig.cmake", CmakeConfig(index)},
+                                 {"include/fettle_ops_all.hpp", RegistrationHeader(index)},
+                                 {"tuned.csv", rows}});
+}
+
+// Adds what an update took out of force to the operator's entry in the index.
+void NoteChanges(const LibraryUpdate& update, json& op) {
+  for (const std::string& id : update.superseded) {
+    op["superseded"].push_back({{"variant", id}, {"in", update.previous}, {"by", update.version}});
+  }
+  if (!op.value("withdrawn", json()).is_array()) op["withdrawn"] = json::array();
+  for (const auto& [id, reason] : update.withdrawn) {
+    op["withdrawn"].push_back({{"variant", id}, {"in", update.previous}, {"reason", reason}});
+  }
+}
+
+// Writes the planned bundle, then the registry that names it.
+absl::StatusOr<LibraryUpdate> Publish(const fs::path& library, Plan plan,
+                                      const std::string& signing_key, json index) {
+  LibraryUpdate& update = plan.update;
+  FETTLE_ASSIGN_OR_RETURN(BundleFiles files, LayOutAgain(plan.merged.parts, plan.merged.files));
+  if (!signing_key.empty()) FETTLE_RETURN_IF_ERROR(SignBundle(signing_key, files));
+  update.folder = fmt::format("ops/{}-{}-{}", CppIdentifier(update.op), update.version,
+                              DigestOf(files).substr(0, 8));
+  FETTLE_RETURN_IF_ERROR(WriteBundle((library / update.folder).string(), files));
+  json fresh = OpEntry(files, update.folder);
+  json* entry = FindOp(index, update.op);
+  if (entry != nullptr) {
+    fresh["history"] = (*entry)["history"];
+    fresh["history"].push_back({{"folder", (*entry)["folder"]},
+                                {"version", (*entry)["version"]},
+                                {"digest", (*entry)["digest"]}});
+    fresh["superseded"] = (*entry)["superseded"];
+    fresh["withdrawn"] = entry->value("withdrawn", json::array());
+  }
+  NoteChanges(update, fresh);
+  if (entry != nullptr) {
+    *entry = fresh;
+  } else {
+    index["ops"].push_back(fresh);
+    std::sort(index["ops"].begin(), index["ops"].end(),
+              [](const json& a, const json& b) { return Text(a, "name") < Text(b, "name"); });
+  }
+  FETTLE_RETURN_IF_ERROR(WriteIndex(library, index, ChangelogEntry(update, fresh)));
+  return update;
+}
+
+// Whether a name ends as mkdtemp's do, after a dot.
+bool IsTemporary(std::string_view name) {
+  return name.size() > 7 && name[name.size() - 7] == '.' &&
+         std::all_of(name.end() - 6, name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
+// Removes the temporary folders of exporters that were killed. The lock must be held: then nobody
+// is at work in one.
+void RemoveRemains(const fs::path& library) {
+  std::error_code error;
+  std::vector<fs::path> remains;
+  for (const auto& [folder, prefix] : {std::pair{library, "registry."}, {library / "ops", ""}}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      const std::string name = entry.path().filename().string();
+      if (entry.is_directory(error) && !entry.is_symlink(error) && name.starts_with(prefix) &&
+          IsTemporary(name)) {
+        remains.push_back(entry.path());
+      }
+    }
+  }
+  for (const fs::path& path : remains) fs::remove_all(path, error);
+}
+
 }  // namespace
 
 std::string_view UpdateKindName(LibraryUpdate::Kind kind) {
@@ -320,6 +450,8 @@ std::string_view UpdateKindName(LibraryUpdate::Kind kind) {
       return "added";
     case LibraryUpdate::Kind::kUpdated:
       return "updated";
+    case LibraryUpdate::Kind::kRemoved:
+      return "removed";
     default:
       return "unchanged";
   }
@@ -336,59 +468,91 @@ std::string NextVersion(const std::string& version, bool changed_operator) {
 
 absl::StatusOr<LibraryUpdate> AddToLibrary(const std::string& library_path,
                                            const BundleFiles& bundle,
-                                           const std::string& signing_key) {
+                                           const LibraryOptions& options) {
   std::error_code error;
   const fs::path library = fs::absolute(library_path, error).lexically_normal();
   fs::create_directories(library, error);
   if (error) return ErrnoStatus(error.value(), "export into " + library.string());
-  FETTLE_ASSIGN_OR_RETURN(json before, ReadIndex(library));  // Before the lock makes it look used.
+  FETTLE_RETURN_IF_ERROR(ReadIndex(library).status());  // Before the lock makes it look used.
   FETTLE_ASSIGN_OR_RETURN(const Fd lock, Lock(library));
+  RemoveRemains(library);
   FETTLE_ASSIGN_OR_RETURN(json index, ReadIndex(library));
   FETTLE_ASSIGN_OR_RETURN(const BundleParts arriving, ReadParts(bundle));
-  json* entry = FindOp(index, arriving.variants.front().task_name);
-  FETTLE_ASSIGN_OR_RETURN(Plan plan, PlanUpdate(library, bundle, entry));
-  LibraryUpdate& update = plan.update;
-  if (update.kind == LibraryUpdate::Kind::kUnchanged) return update;
-  FETTLE_ASSIGN_OR_RETURN(BundleFiles files, LayOutAgain(plan.merged.parts, plan.merged.files));
-  if (!signing_key.empty()) FETTLE_RETURN_IF_ERROR(SignBundle(signing_key, files));
-  update.folder = fmt::format("ops/{}-{}-{}", CppIdentifier(update.op), update.version,
-                              DigestOf(files).substr(0, 8));
-  FETTLE_RETURN_IF_ERROR(WriteBundle((library / update.folder).string(), files));
+  const std::string& name = arriving.variants.front().task_name;
+  const json* entry = FindOp(index, name);
+  const json* removed = nullptr;
+  if (entry == nullptr && index.value("removed", json()).is_array()) {
+    for (const json& op : index["removed"]) {
+      if (Text(op, "name") == name) removed = &op;
+    }
+  }
+  FETTLE_ASSIGN_OR_RETURN(Plan plan,
+                          PlanUpdate(library, bundle, entry, removed, options.withdrawn));
+  if (plan.update.kind == LibraryUpdate::Kind::kUnchanged) return plan.update;
+  return Publish(library, std::move(plan), options.signing_key, std::move(index));
+}
 
-  json fresh = OpEntry(files, update.folder);
-  if (entry != nullptr) {
-    fresh["history"] = (*entry)["history"];
-    fresh["history"].push_back({{"folder", (*entry)["folder"]},
-                                {"version", (*entry)["version"]},
-                                {"digest", (*entry)["digest"]}});
-    fresh["superseded"] = (*entry)["superseded"];
+absl::StatusOr<LibraryUpdate> WithdrawFromLibrary(const std::string& library_path,
+                                                  const std::string& op,
+                                                  const LibraryOptions& options) {
+  std::error_code error;
+  const fs::path library = fs::absolute(library_path, error).lexically_normal();
+  if (!fs::exists(library / "registry" / "index.json", error)) {
+    return absl::NotFoundError(
+        fmt::format("withdraw from {}: it is no library of fettle's", library.string()));
   }
-  for (const std::string& id : update.superseded) {
-    fresh["superseded"].push_back(
-        {{"variant", id}, {"in", update.previous}, {"by", update.version}});
+  FETTLE_ASSIGN_OR_RETURN(const Fd lock, Lock(library));
+  RemoveRemains(library);
+  FETTLE_ASSIGN_OR_RETURN(json index, ReadIndex(library));
+  const json* entry = FindOp(index, op);
+  if (entry == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("withdraw from {}: it has no operator {}", library.string(), op));
   }
-  if (entry != nullptr) {
-    *entry = fresh;
-  } else {
-    index["ops"].push_back(fresh);
-    std::sort(index["ops"].begin(), index["ops"].end(),
-              [](const json& a, const json& b) { return Text(a, "name") < Text(b, "name"); });
+  FETTLE_ASSIGN_OR_RETURN(const BundleFiles current,
+                          ReadBundle((library / Text(*entry, "folder")).string()));
+  Plan plan;
+  FETTLE_ASSIGN_OR_RETURN(BundleParts parts, ReadParts(current));
+  Withdraw(options.withdrawn, parts, plan.update);
+  plan.update.op = op;
+  plan.update.version = Text(*entry, "version");
+  if (plan.update.withdrawn.empty()) {
+    plan.update.kind = LibraryUpdate::Kind::kUnchanged;
+    plan.update.folder = Text(*entry, "folder");
+    return plan.update;
   }
-  std::string changelog = "# Changes\n\n";
-  const fs::path old_log = library / "registry" / "CHANGELOG.md";
-  std::string older;
-  if (fs::exists(old_log, error)) {
-    FETTLE_ASSIGN_OR_RETURN(older, ReadWholeFile(old_log));
-    if (older.starts_with(changelog)) older = older.substr(changelog.size());
+  if (!parts.variants.empty()) {
+    FETTLE_ASSIGN_OR_RETURN(const BundleFiles rest, LayOutAgain(parts, current));
+    FETTLE_ASSIGN_OR_RETURN(plan, PlanUpdate(library, rest, entry, nullptr, options.withdrawn));
+    return Publish(library, std::move(plan), options.signing_key, std::move(index));
   }
-  FETTLE_ASSIGN_OR_RETURN(const std::string rows, TunedRows(library, index));
-  FETTLE_RETURN_IF_ERROR(
-      WriteRegistry(library, {{"index.json", index.dump(2, ' ', false, kReplaceInvalid) + "\n"},
-                              {"CHANGELOG.md", changelog + ChangelogEntry(update, fresh) + older},
-                              {"fettle_opsConfig.cmake", CmakeConfig(index)},
-                              {"include/fettle_ops_all.hpp", RegistrationHeader(index)},
-                              {"tuned.csv", rows}}));
-  return update;
+  plan.update.kind = LibraryUpdate::Kind::kRemoved;
+  plan.update.previous = Text(*entry, "folder");
+  json gone = *entry;
+  NoteChanges(plan.update, gone);
+  gone["variants"] = json::array();
+  if (!index.value("removed", json()).is_array()) index["removed"] = json::array();
+  index["removed"].push_back(std::move(gone));
+  auto& ops = index["ops"];
+  for (auto at = ops.begin(); at != ops.end(); ++at) {
+    if (Text(*at, "name") != op) continue;
+    ops.erase(at);
+    break;
+  }
+  FETTLE_RETURN_IF_ERROR(WriteIndex(library, index, ChangelogEntry(plan.update, json())));
+  return plan.update;
+}
+
+std::vector<std::string> LibraryVariants(const std::string& library, const std::string& op) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  if (!fs::exists(fs::path(library) / "registry" / "index.json", error)) return ids;
+  absl::StatusOr<json> index = ReadIndex(library);
+  if (!index.ok()) return ids;  // Whoever changes the library says so.
+  const json* entry = FindOp(*index, op);
+  if (entry == nullptr || !entry->value("variants", json()).is_array()) return ids;
+  for (const json& variant : entry->at("variants")) ids.push_back(Text(variant, "id"));
+  return ids;
 }
 
 }  // namespace fettle

@@ -151,15 +151,28 @@ json PerformanceEntry(const VariantProvenance& provenance) {
 json VariantEntry(const BundleModel& model, const BundleKernel& kernel, const Facts& files) {
   const VariantProvenance& provenance = *kernel.variant->provenance;
   const json device = provenance.document.value("device", json::object());
-  return {{"id", kernel.id},
-          {"target", provenance.target},
-          {"device", device.is_object() ? Text(device, "model") : ""},
-          {"status", provenance.status},
-          {"kernel", KernelEntry(kernel, files)},
-          {"guards", GuardsEntry(model, kernel)},
-          {"builds", BuildEntries(model, kernel.id, files)},
-          {"performance", PerformanceEntry(provenance)},
-          {"evidence", FileEntry(files, fmt::format("evidence/{}.json", kernel.id))}};
+  json runs = json::array();
+  for (const BundleRun& run : model.runs) {
+    if (run.variant != kernel.id) continue;
+    runs.push_back({{"target", run.target},
+                    {"status", run.status},
+                    {"device", run.device},
+                    {"ratio", run.ratio},
+                    {"ratio_low", run.ratio_low},
+                    {"ratio_high", run.ratio_high},
+                    {"evidence", FileEntry(files, std::string(kRunFolder) + run.path)}});
+  }
+  json entry = {{"id", kernel.id},
+                {"target", provenance.target},
+                {"device", device.is_object() ? Text(device, "model") : ""},
+                {"status", provenance.status},
+                {"kernel", KernelEntry(kernel, files)},
+                {"guards", GuardsEntry(model, kernel)},
+                {"builds", BuildEntries(model, kernel.id, files)},
+                {"performance", PerformanceEntry(provenance)},
+                {"evidence", FileEntry(files, fmt::format("evidence/{}.json", kernel.id))}};
+  if (!runs.empty()) entry["runs"] = std::move(runs);
+  return entry;
 }
 
 json AxisEntry(const DimDecl& dim, const OperatorView& view, const TaskModel& model) {
@@ -420,6 +433,13 @@ std::string MakeReadme(const json& manifest) {
                         ValuesText(variant.at("kernel").at("values")), Number(performance, "ratio"),
                         Number(performance, "ratio_low"), Number(performance, "ratio_high"),
                         roofline > 0 ? Percent(roofline) : "not known");
+    for (const json& run : variant.value("runs", json::array())) {
+      if (Text(run, "status") != "run") continue;
+      text +=
+          fmt::format("| `{}` | {} | {} | as above | {:.3f} | {:.3f} to {:.3f} | rerun |\n",
+                      Text(variant, "id"), Text(run, "target"), Text(run, "device"),
+                      Number(run, "ratio"), Number(run, "ratio_low"), Number(run, "ratio_high"));
+    }
   }
   text +=
       "\nSpeed-up is over the denominator recorded in the evidence. Losses are in the table of "
@@ -445,8 +465,8 @@ std::string MakeReadme(const json& manifest) {
   add(kBaselineId, manifest.at("fallback").at("builds"));
   for (const std::string& line : lines) text += line;
   text +=
-      "\n`run`: verified and timed on that target. `compiled_only`: compiled, never run; used only "
-      "after "
+      "\n`run`: verified and timed on that target. `emulated`: verified under an emulator. "
+      "`compiled_only`: compiled, never run; used only after "
       "`allow_compiled_only(true)`.\n\n## Selection\n\n";
   for (const json& target : manifest.at("selection").at("targets")) {
     text += fmt::format(

@@ -23,11 +23,11 @@ std::string OperatorWriter::TargetOf(const BundleKernel& kernel) const {
 
 absl::Status OperatorWriter::Guard(std::size_t k) {
   const BundleKernel& kernel = bundle_.kernels[k];
-  Line("// Whether {} was tested for the call.", kernel.id);
+  Line("// Whether {} was tested for the call; without `scalars` for any values of scalars.",
+       kernel.id);
   Line(
-      "inline bool guard_{}(const Call& c) {{\n  (void)c;\n  const ::fettle_expr::Checked "
-      "multiprocessors = "
-      "::fettle_expr::Num(::fettle::Limits().multiprocessors);\n  (void)multiprocessors;",
+      "inline bool guard_{}(const Call& c, ::fettle_expr::Checked multiprocessors, bool scalars) "
+      "{{\n  (void)c;\n  (void)multiprocessors;\n  (void)scalars;",
       k);
   if (kernel.variant != nullptr) {
     Line("  bool tested = false;");
@@ -40,18 +40,20 @@ absl::Status OperatorWriter::Guard(std::size_t k) {
         if (range.multiple_of > 1)
           test += fmt::format(" && c.d_{}.value % {} == 0", name, range.multiple_of);
       }
+      std::string values;
       for (const auto& [name, range] : envelope.scalars) {
         const std::string field = CppIdentifier(name);
         const bool real = IsFloat(model_.FindArg(name)->type.dtype);
         if (real) {
-          test += fmt::format(" &&\n      c.args.{0} >= {1:.17g} && c.args.{0} <= {2:.17g}", field,
-                              range.first, range.second);
+          values += fmt::format(" &&\n      c.args.{0} >= {1:.17g} && c.args.{0} <= {2:.17g}",
+                                field, range.first, range.second);
         } else {
-          test += fmt::format(" &&\n      c.args.{0} >= INT64_C({1}) && c.args.{0} <= INT64_C({2})",
-                              field, static_cast<std::int64_t>(range.first),
-                              static_cast<std::int64_t>(range.second));
+          values += fmt::format(
+              " &&\n      c.args.{0} >= INT64_C({1}) && c.args.{0} <= INT64_C({2})", field,
+              static_cast<std::int64_t>(range.first), static_cast<std::int64_t>(range.second));
         }
       }
+      if (!values.empty()) test += fmt::format(" && (!scalars || (true{}))", values);
       Line("  tested = tested || ({});", test);
     }
     Line("  if (!tested) return false;");

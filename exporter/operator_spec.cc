@@ -20,6 +20,7 @@ void OperatorWriter::SpecTables() {
       "  static constexpr int kTargetCount = static_cast<int>(sizeof detail::kTargets / sizeof "
       "*detail::kTargets);\n"
       "  static constexpr int kKeySize = detail::kKeySize;\n"
+      "  static constexpr bool kScalars = {6};  // Whether guards depend on scalars of the call.\n"
       "  static const ::fettle::KernelInfo* kernels() {{ return detail::kKernels; }}\n"
       "  static const ::fettle::BuildInfo* builds() {{ return detail::kBuilds; }}\n"
       "  static const ::fettle::TargetInfo* targets() {{ return detail::kTargets; }}\n"
@@ -27,7 +28,7 @@ void OperatorWriter::SpecTables() {
       "  static const ::fettle::EmbeddedObject* embedded() {{ return FETTLE_OBJECTS_{5}; }}\n"
       "  static bool from_source() {{ return FETTLE_BUILT_{5}; }}",
       space, CppQuoted(task_.name()), CppQuoted(bundle_.version), CppQuoted(bundle_.digest),
-      bundle_.kernels.size(), space);
+      bundle_.kernels.size(), space, !view_.scalars.empty());
   Line(
       "  static const ::fettle::CpuHost* cpu_host() {{ return {}; }}\n  static std::int64_t "
       "cpu_cores() {{ return {}; }}",
@@ -38,7 +39,8 @@ void OperatorWriter::SpecTables() {
 void OperatorWriter::SpecFunctions() {
   std::string guards, plans, spaces;
   for (std::size_t k = 0; k < bundle_.kernels.size(); ++k) {
-    guards += fmt::format("      case {0}: return detail::guard_{0}(c);\n", k);
+    guards +=
+        fmt::format("      case {0}: return detail::guard_{0}(c, multiprocessors, scalars);\n", k);
     plans += fmt::format("      case {0}: return detail::plan_{0}(c, q, w);\n", k);
     spaces +=
         fmt::format("      case {0}: return detail::workspace_{0}(c, multiprocessors, w);\n", k);
@@ -63,7 +65,10 @@ void OperatorWriter::SpecFunctions() {
       "detail::select(target, c, out); }}\n"
       "  static bool matches(const ::fettle::BuildInfo& build, const Call& c) {{\n    (void)c;\n   "
       " return build.target >= 0{};\n  }}\n"
-      "  static bool guard(int kernel, const Call& c) {{\n    switch (kernel) {{\n{}      default: "
+      "  static bool guard(int kernel, const Call& c, const ::fettle::Limits& limits, bool "
+      "scalars) "
+      "{{\n    const ::fettle_expr::Checked multiprocessors = "
+      "::fettle_expr::Num(limits.multiprocessors);\n    switch (kernel) {{\n{}      default: "
       "return false;\n    }}\n  }}\n"
       "  static bool plan(int kernel, const Call& c, ::fettle::Enqueue& q, ::fettle::Carver& w) "
       "{{\n    switch (kernel) {{\n{}      default: return false;\n    }}\n  }}\n"

@@ -34,11 +34,45 @@ double WrongPart(const VerificationReport& report, const std::string& label) {
 }
 
 // Of the device that measured it: one architecture comes in several sizes. 0 for the cpu target.
-std::int64_t MultiprocessorsOf(const VariantProvenance& provenance, const Target& target) {
-  if (target.vendor == Vendor::kCpu) return 0;
-  const nlohmann::json cus = provenance.document.value(
-      nlohmann::json::json_pointer("/device/target/cus"), nlohmann::json());
+std::int64_t MultiprocessorsOf(const nlohmann::json& device, const Target& target) {
+  if (target.vendor == Vendor::kCpu || !device.is_object()) return 0;
+  const nlohmann::json cus =
+      device.value(nlohmann::json::json_pointer("/target/cus"), nlohmann::json());
   return cus.is_number_integer() ? cus.get<std::int64_t>() : target.cus;
+}
+
+// A line for each case that was measured on a target.
+std::string Rows(const BundleModel& model, std::size_t k, const std::string& target_name,
+                 const nlohmann::json& device, const Measurement& measurement,
+                 const VerificationReport& verification) {
+  const absl::StatusOr<std::vector<BoundCase>> cases = OwnCases(*model.task, target_name);
+  const absl::StatusOr<Target> target = FindTarget(target_name);
+  if (!cases.ok() || !target.ok()) return "";
+  std::string text;
+  for (const CaseMeasurement& entry : measurement.cases) {
+    const auto bound_case = std::find_if(cases->begin(), cases->end(), [&](const BoundCase& one) {
+      return one.label == entry.case_label;
+    });
+    if (bound_case == cases->end()) continue;
+    const double wrong = WrongPart(verification, entry.case_label);
+    std::string dtype, out_dtype, dims;
+    for (const BoundTensor& tensor : bound_case->tensors) {
+      std::string& slot =
+          tensor.role == Role::kOut || tensor.role == Role::kInOut ? out_dtype : dtype;
+      if (slot.empty()) slot = std::string(DTypeName(tensor.dtype));
+    }
+    for (const BoundDim& dim : bound_case->dims) {
+      if (!dim.is_list)
+        dims += fmt::format("{}{}={}", dims.empty() ? "" : " ", dim.name, dim.values.front());
+    }
+    text += fmt::format(
+        "{},{},{},{},{},,{},{},,,fettle,{},,{:.3f},{}:{},{:.4g},{:.3f},{:.3f},{}\n", target_name,
+        MultiprocessorsOf(device, *target), DimOf(*bound_case, {"M", "m", "rows"}),
+        DimOf(*bound_case, {"N", "n", "cols"}), DimOf(*bound_case, {"K", "k"}), dtype, out_dtype, k,
+        entry.b_median_ns / 1000, model.task->name(), model.kernels[k].id, wrong,
+        entry.flops_per_s / 1e12, entry.bytes_per_s / 1e9, dims);
+  }
+  return text;
 }
 
 }  // namespace
@@ -49,34 +83,12 @@ GeneratedFiles TunedCsv(const BundleModel& model) {
       "kernelName,err_ratio,tflops,bw,"
       "dims\n";
   for (std::size_t k = 0; k + 1 < model.kernels.size(); ++k) {
-    const BundleKernel& kernel = model.kernels[k];
-    const VariantProvenance& provenance = *kernel.variant->provenance;
-    const absl::StatusOr<std::vector<BoundCase>> cases = OwnCases(*model.task, provenance.target);
-    const absl::StatusOr<Target> target = FindTarget(provenance.target);
-    if (!cases.ok() || !target.ok()) continue;
-    for (const CaseMeasurement& entry : provenance.measurement.cases) {
-      const auto bound_case = std::find_if(cases->begin(), cases->end(), [&](const BoundCase& one) {
-        return one.label == entry.case_label;
-      });
-      if (bound_case == cases->end()) continue;
-      const double wrong = WrongPart(provenance.verification, entry.case_label);
-      std::string dtype, out_dtype, dims;
-      for (const BoundTensor& tensor : bound_case->tensors) {
-        std::string& slot =
-            tensor.role == Role::kOut || tensor.role == Role::kInOut ? out_dtype : dtype;
-        if (slot.empty()) slot = std::string(DTypeName(tensor.dtype));
-      }
-      for (const BoundDim& dim : bound_case->dims) {
-        if (!dim.is_list)
-          dims += fmt::format("{}{}={}", dims.empty() ? "" : " ", dim.name, dim.values.front());
-      }
-      text +=
-          fmt::format("{},{},{},{},{},,{},{},,,fettle,{},,{:.3f},{}:{},{:.4g},{:.3f},{:.3f},{}\n",
-                      provenance.target, MultiprocessorsOf(provenance, *target),
-                      DimOf(*bound_case, {"M", "m", "rows"}),
-                      DimOf(*bound_case, {"N", "n", "cols"}), DimOf(*bound_case, {"K", "k"}), dtype,
-                      out_dtype, k, entry.b_median_ns / 1000, model.task->name(), kernel.id, wrong,
-                      entry.flops_per_s / 1e12, entry.bytes_per_s / 1e9, dims);
+    const VariantProvenance& provenance = *model.kernels[k].variant->provenance;
+    text += Rows(model, k, provenance.target, provenance.document.value("device", nlohmann::json()),
+                 provenance.measurement, provenance.verification);
+    for (const BundleRun& run : model.runs) {
+      if (run.variant != provenance.id || run.status != "run") continue;
+      text += Rows(model, k, run.target, run.measurement.device, run.measurement, run.verification);
     }
   }
   return {{fmt::format("integrations/aiter_csv/{}.csv", CppIdentifier(model.task->name())), text}};

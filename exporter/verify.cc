@@ -95,6 +95,7 @@ void Verifier::CheckChecksums(const std::string& sums_path, const std::string& f
   const auto sums = ParseChecksums(*text);
   if (!sums.has_value())
     return Problem(sums_path, "not lines of a digest and a path, each path once");
+  if (sums->empty()) return Problem(sums_path, "lists no file");
   for (const auto& [path, digest] : *sums) {
     const std::string* bytes = Find(folder + path);
     if (bytes == nullptr) {
@@ -157,6 +158,14 @@ bool Verifier::CheckManifest() {
   if (manifest.is_object() && manifest.value("format", json()) == json(1)) {
     Problem("manifest.json",
             "format 1, which this fettle no longer reads; export the variants again");
+    return false;
+  }
+  const json format = manifest.is_object() ? manifest.value("format", json()) : json();
+  if (format.is_number_integer() && format > kBundleFormat) {
+    Problem("manifest.json",
+            fmt::format("format {}, and this fettle reads {}; use the fettle that exported it, or "
+                        "a newer one",
+                        format.dump(), kBundleFormat));
     return false;
   }
   const json schema = json::parse(ManifestSchema(), nullptr, /*allow_exceptions=*/false);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/dispatcher.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
@@ -600,6 +602,14 @@ void Dispatcher::Reserve() {
   }
 }
 
+int Dispatcher::Room(const Worker& worker) const {
+  const auto sharing = static_cast<std::size_t>(std::count_if(
+      workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.draining; }));
+  const std::size_t share = units_.size() / std::max<std::size_t>(sharing, 1) + 1;
+  return std::min(worker.view.slots,
+                  static_cast<int>(std::max(share, 2 * worker.view.devices.size())));
+}
+
 void Dispatcher::AssignAll() {
   Reserve();
   bool any = true;
@@ -607,7 +617,7 @@ void Dispatcher::AssignAll() {
     any = false;
     // One unit per worker and round, so that a wide worker does not starve the others.
     for (auto& [link, worker] : workers_) {
-      if (!worker.draining && worker.view.held < worker.view.slots) any |= AssignOne(worker);
+      if (!worker.draining && worker.view.held < Room(worker)) any |= AssignOne(worker);
     }
   }
 }

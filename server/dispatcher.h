@@ -198,6 +198,10 @@ class Dispatcher {
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
   static bool Runs(const Worker& worker, const UnitTicket& ticket);
+  // Units that the worker may hold now: no more than its share, so that a wide worker that came
+  // first does not hold what others wait for; at least one on each device and one that compiles
+  // meanwhile.
+  int Room(const Worker& worker) const;
   // Keeps workers free for units that run alone.
   void Reserve();
   // Whether the unit should wait for another worker than this one.

@@ -766,22 +766,34 @@ class Operator {
   }
 
   // Bytes of workspace that a call of this shape needs on the current device, whichever of its
-  // kernels is chosen.
+  // kernels is chosen and whatever its scalars are.
   std::size_t workspace_bytes(Backend backend, const Types& types, const Shape& shape) {
     const Args none{};
-    Call call(types, shape, none);
+    if (!Spec::kScalars) return workspace_bytes(backend, types, shape, none);
+    const Call call(types, shape, none);
     const Device* device = current(backend);
     const Limits limits = device != nullptr ? device->limits : Limits();
-    std::size_t most = 0;
     const int target = device != nullptr ? device->target : target_of(backend);
-    const Decision decision = decide(device, target, backend, call, /*cached=*/true);
-    for (const int kernel : {decision.kernel, kKernels - 1}) {
-      if (kernel < 0) continue;
-      Carver carver(nullptr, 0);
-      Spec::workspace(kernel, call, limits, carver);
-      if (!carver.failed() && carver.used() > most) most = carver.used();
+    Candidates candidates;
+    Spec::select(target, call, candidates);
+    std::size_t most = bytes_of(kKernels - 1, call, limits);
+    for (int i = 0; i < candidates.count; ++i) {
+      const int kernel = candidates.list[i].kernel;
+      if (!Spec::guard(kernel, call, limits, /*scalars=*/false) || find_build(device, target, kernel, call) < 0) continue;
+      const std::size_t bytes = bytes_of(kernel, call, limits);
+      if (bytes > most) most = bytes;
     }
     return most;
+  }
+  // The same for a call whose scalars are known. Of `args`, only they count.
+  std::size_t workspace_bytes(Backend backend, const Types& types, const Shape& shape, const Args& args) {
+    const Call call(types, shape, args);
+    const Device* device = current(backend);
+    const Limits limits = device != nullptr ? device->limits : Limits();
+    const int target = device != nullptr ? device->target : target_of(backend);
+    const Decision decision = decide(device, target, backend, call, /*counted=*/false);
+    const std::size_t chosen = bytes_of(decision.kernel, call, limits), other = bytes_of(kKernels - 1, call, limits);
+    return chosen > other ? chosen : other;
   }
 
   // Runs the operator on `stream`.
@@ -802,7 +814,7 @@ class Operator {
     if (device == nullptr) {
       return fail(Status::kNotPrepared, "prepare() has not loaded this device; call it before the first call");
     }
-    Decision decision = decide(device, device->target, stream.backend, call, /*cached=*/true);
+    Decision decision = decide(device, device->target, stream.backend, call, /*counted=*/true);
     if (decision.choice != Choice::kFallback && decision.kernel >= 0) {
       Why why = Why::kNone;
       if (!aligned) why = Why::kMisaligned;
@@ -819,7 +831,7 @@ class Operator {
     for (int t = 0; t < kTargets; ++t) {
       if (std::strcmp(Spec::targets()[t].name, target) != 0) continue;
       if (Spec::check(call) != nullptr) return Decision();
-      return decide(nullptr, t, Spec::targets()[t].backend, call, /*cached=*/true);
+      return decide(nullptr, t, Spec::targets()[t].backend, call, /*counted=*/true);
     }
     return Decision();
   }
@@ -842,6 +854,7 @@ class Operator {
     for (unsigned i = 0; i < used && i < kEntries; ++i) {
       const Entry& entry = entries_[i];
       if (!entry.ready.load(std::memory_order_acquire) || entry.decision.choice == Choice::kExact) continue;
+      if (entry.calls.load(std::memory_order_relaxed) == 0) continue;  // Only asked for its workspace.
       text += std::string("{\"op\":\"") + Spec::kName + "\",\"target\":\"" + Spec::targets()[entry.target].name + "\",";
       text += Spec::describe(entry.key) + ",\"choice\":\"" + choice_name(entry.decision.choice) + "\",\"why\":\"" +
               why_name(entry.decision.why) + "\",\"kernel\":\"" + kernel_id(entry.decision.kernel) + "\",\"calls\":" +
@@ -885,6 +898,12 @@ class Operator {
   static bool use_library(const Driver& driver) {
     return driver.library_load != nullptr && driver.library_kernel != nullptr && driver.kernel_function != nullptr &&
            driver.library_unload != nullptr;
+  }
+  static std::size_t bytes_of(int kernel, const Call& call, const Limits& limits) {
+    if (kernel < 0) return 0;
+    Carver carver(nullptr, 0);
+    Spec::workspace(kernel, call, limits, carver);
+    return carver.failed() ? 0 : carver.used();
   }
   static int target_of(Backend backend) {
     for (int t = 0; t < kTargets; ++t) {
@@ -1142,7 +1161,7 @@ class Operator {
     decision.choice = Choice::kFallback;
     decision.why = why;
     constexpr int kBaseline = kKernels - 1;
-    if (!Spec::guard(kBaseline, call)) return decision;
+    if (!Spec::guard(kBaseline, call, device != nullptr ? device->limits : Limits(), /*scalars=*/true)) return decision;
     const int build = find_build(device, target, kBaseline, call);
     if (build < 0 || !launchable(device, backend, kBaseline, build, call)) return decision;
     decision.kernel = kBaseline;
@@ -1153,12 +1172,13 @@ class Operator {
     Candidates candidates;
     Spec::select(target, call, candidates);
     Why why = candidates.count == 0 ? Why::kNoVariant : Why::kNone;
+    const Limits limits = device != nullptr ? device->limits : Limits();
     for (int i = 0; i < candidates.count; ++i) {
       const int kernel = candidates.list[i].kernel;
       Decision decision{kernel, -1, candidates.list[i].choice, why};
       if (is_off(kernel)) {
         why = Why::kDisabled;
-      } else if (!Spec::guard(kernel, call)) {
+      } else if (!Spec::guard(kernel, call, limits, /*scalars=*/true)) {
         if (why == Why::kNone) why = Why::kOutsideTested;
       } else if ((decision.build = find_build(device, target, kernel, call)) < 0) {
         if (why == Why::kNone) why = Why::kNotBuilt;
@@ -1179,10 +1199,10 @@ class Operator {
     }
     return static_cast<std::size_t>(h);
   }
-  Decision decide(const Device* device, int target, Backend backend, const Call& call, bool cached) {
+  Decision decide(const Device* device, int target, Backend backend, const Call& call, bool counted) {
     std::int64_t key[Spec::kKeySize];
     // Lists are no part of a key; disabled kernels may change at any time.
-    const bool usable = cached && Spec::key(call, key) && disabled_.load(std::memory_order_acquire) == nullptr &&
+    const bool usable = Spec::key(call, key) && disabled_.load(std::memory_order_acquire) == nullptr &&
                         !off_any_.load(std::memory_order_acquire);
     if (!usable) return decide_anew(device, target, backend, call);
     const std::size_t start = hash(key, device, target);
@@ -1191,17 +1211,17 @@ class Operator {
       Entry* entry = place.load(std::memory_order_acquire);
       if (entry == nullptr) {
         const Decision decision = decide_anew(device, target, backend, call);
-        remember(place, key, device, target, decision);
+        remember(place, key, device, target, decision, counted);
         return decision;
       }
       if (entry->device != device || entry->target != target || std::memcmp(entry->key, key, sizeof key) != 0) continue;
-      entry->calls.fetch_add(1, std::memory_order_relaxed);
+      if (counted) entry->calls.fetch_add(1, std::memory_order_relaxed);
       return entry->decision;
     }
     return decide_anew(device, target, backend, call);
   }
   void remember(std::atomic<Entry*>& place, const std::int64_t* key, const Device* device, int target,
-                const Decision& decision) {
+                const Decision& decision, bool counted) {
     if (used_.load(std::memory_order_relaxed) >= kEntries) return;
     const unsigned at = used_.fetch_add(1, std::memory_order_acq_rel);
     if (at >= kEntries) return;
@@ -1210,7 +1230,7 @@ class Operator {
     entry.device = device;
     entry.target = target;
     entry.decision = decision;
-    entry.calls.store(1, std::memory_order_relaxed);
+    entry.calls.store(counted ? 1 : 0, std::memory_order_relaxed);
     entry.ready.store(true, std::memory_order_release);
     Entry* expected = nullptr;
     place.compare_exchange_strong(expected, &entry, std::memory_order_acq_rel);

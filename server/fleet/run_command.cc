@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -35,6 +36,21 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
+std::vector<char*> PlainEnvironment() {
+  std::vector<char*> plain;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    for (const std::string_view begin : {"PATH=", "HOME=", "USER=", "LOGNAME=", "SHELL=", "LANG=",
+                                         "TZ=", "LD_LIBRARY_PATH=", "SLURM_", "SBATCH_"}) {
+      if (std::string_view(*variable).starts_with(begin)) {
+        plain.push_back(*variable);
+        break;
+      }
+    }
+  }
+  plain.push_back(nullptr);
+  return plain;
+}
+
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, int out, int err) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -53,8 +69,9 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, int out, in
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   pid_t pid = 0;
+  std::vector<char*> variables = PlainEnvironment();
   const int error =
-      posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+      posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return pid;

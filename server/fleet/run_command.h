@@ -14,7 +14,8 @@ struct CommandResult {
   std::string out, err;
 };
 
-// Runs a program (found by PATH, no shell) without input and waits for it.
+// Runs a program (found by PATH, no shell) without input and waits for it. Of this process's
+// environment it gets what a login has and what is Slurm's own, never keys of model providers.
 // kNotFound: there is no such program. kDeadlineExceeded: it was killed after `limit`.
 // kInternal: it could not be started. Thread-safe.
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& command,

@@ -66,7 +66,8 @@ std::vector<std::string> SlurmSubmission(const SlurmPoolOptions& options, int wo
       fmt::format("--output={}/worker-%A_%a.log", options.folder),
       "--open-mode=append",
       "--requeue",
-      "--export=NIL",
+      // What RunCommand leaves of it. With NIL or NONE each start would run the user's login shell.
+      "--export=ALL",
       "--chdir=/",
   };
   const auto add = [&words](const char* option, const std::string& value) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/bundle.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
+
+#include <fmt/format.h>
 
 #include "exporter/manifest.h"
 #include "exporter/speedup.h"
@@ -229,7 +233,29 @@ TEST_F(BundleFolder, ALinkInABundleIsRefused) {
   const std::string path = (root_ / "out").string();
   ASSERT_TRUE(WriteBundle(path, SampleBundle()).ok());
   fs::create_symlink("/etc/hostname", root_ / "out" / "extra");
-  EXPECT_EQ(ReadBundle(path).status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status status = ReadBundle(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(std::string(status.message()).find("extra is neither"), std::string::npos) << status;
+}
+
+TEST_F(BundleFolder, RerunsAddedAtOnceAreAllListed) {
+  const std::string path = (root_ / "out").string();
+  ASSERT_TRUE(WriteBundle(path, SampleBundle()).ok());
+  EXPECT_TRUE(CanAddRerun(path).ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 5; ++i) {
+        if (!AddRerun(path, fmt::format(R"({{"rerun":{}}})", 10 * t + i)).ok()) failed.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed.load(), 0);
+  const BundleReport report = VerifyBundle(*ReadBundle(path));
+  for (const BundleProblem& problem : report.problems) ADD_FAILURE() << problem.path;
+  EXPECT_EQ(report.reruns, 40);
 }
 
 TEST(Rerun, RepeatsTheVariantAgainstItsDenominator) {

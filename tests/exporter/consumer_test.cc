@@ -215,6 +215,47 @@ TEST(Consumer, CompilesTheGpuObjectsFromSource) {
   EXPECT_EQ(cubins, 4);  // Variant and baseline, each of two dtypes.
 }
 
+// Writes its arguments down and an object that is none.
+constexpr char kFakeHipcc[] = R"sh(#!/bin/sh
+out=
+for argument in "$@"; do
+  echo "$argument" >> "$0.log"
+  [ "$last" = -o ] && out=$argument
+  last=$argument
+done
+echo "made by $0" > "$out"
+)sh";
+
+// No machine of ours has hipcc: what it is asked for is all that is seen here.
+TEST(Consumer, AsksHipccForCodeObjects) {
+  const TestFolder folder;
+  TaskFiles task = GuardTask();
+  task["kernel.hip"] = task["kernel.cu"];
+  task.erase("kernel.cu");
+  std::string& yaml = task["task.yaml"];
+  yaml.replace(yaml.find("kernel.cu"), 9, "kernel.hip");
+  ASSERT_TRUE(WriteBundle(folder.path() + "/bundle", GuardGpuBundle({"gfx950"}, task)).ok());
+  folder.Write("CMakeLists.txt", kProject);
+  std::string program = kPrepare;
+  program.replace(program.find("kCuda"), 5, "kHip");
+  folder.Write("main.cc", program);
+  folder.Write("hipcc", kFakeHipcc);
+  fs::permissions(folder.path() + "/hipcc", fs::perms::owner_all);
+  const CommandResult built = RunCommand(Configure(
+      folder.path(), folder.path() + "/bundle",
+      fmt::format("-DFETTLE_BUILD_FROM_SOURCE=ON -DFETTLE_HIPCC={}/hipcc", folder.path())));
+  ASSERT_EQ(built.code, 0) << built.output;
+  const std::string log = folder.Read("hipcc.log");
+  for (const char* argument : {"--genco\n", "--offload-arch=gfx950\n", "-DFETTLE_TARGET_AMD=1\n",
+                               "-DBLOCK=64\n", "-DBLOCK=32\n", ".hip\n"}) {
+    EXPECT_NE(log.find(argument), std::string::npos) << argument << "\n" << log;
+  }
+  const CommandResult run =
+      RunCommand(fmt::format("FETTLE_HIP_LIBRARY={} {}/build/app", FETTLE_FAKE_GPU, folder.path()));
+  EXPECT_NE(run.output.find("allowed: ready\n"), std::string::npos) << run.output;
+  EXPECT_EQ(run.output.find("plain: ready"), std::string::npos) << run.output;
+}
+
 TEST(Consumer, SaysWhichCompilerBuildingFromSourceNeeds) {
   const TestFolder folder;
   ASSERT_TRUE(WriteBundle(folder.path() + "/bundle", GuardGpuBundle({"sm_90a"})).ok());

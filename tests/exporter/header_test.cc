@@ -73,11 +73,17 @@ TEST(Headers, OfEveryBundledTaskCompile) {
   EXPECT_GE(count, 20);
   folder.Write("main.cc", includes + "int main() {\n  int sum = 0;\n" + uses +
                               "  return sum > 0 ? 0 : 1;\n}\n");
-  const CommandResult built = RunCommand(fmt::format(
-      "g++ -std=c++17 -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Werror -fno-exceptions "
-      "-fno-rtti -I{0}/include -I{0} {0}/main.cc",
-      folder.path()));
-  EXPECT_EQ(built.code, 0) << built.output.substr(0, 4000);
+  for (const char* compiler : {"g++ -std=c++17", "clang++ -std=c++20"}) {
+    if (RunCommand(std::string(compiler) + " --version").code != 0) {
+      std::printf("not compiled with %s: it is not here\n", compiler);
+      continue;
+    }
+    const CommandResult built = RunCommand(
+        fmt::format("{1} -fsyntax-only -Wall -Wextra -Wshadow -Wconversion -Werror -fno-exceptions "
+                    "-fno-rtti -I{0}/include -I{0} {0}/main.cc",
+                    folder.path(), compiler));
+    EXPECT_EQ(built.code, 0) << compiler << "\n" << built.output.substr(0, 4000);
+  }
 }
 
 // What the binding cannot say (arrays of tensors, host lists) it leaves out; all else is there.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/library.h"
 
+#include <csignal>
 #include <filesystem>
 #include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "exporter/verify.h"
 #include "tests/exporter/consumer.h"
@@ -65,6 +69,152 @@ TEST(Library, AddsUpdatesSupersedesAndKeepsWhatWas) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->kind, LibraryUpdate::Kind::kUnchanged);
   EXPECT_EQ(Index(folder), index);
+}
+
+TEST(Library, WhatArrivesAndIsNotBetterIsSaidNotToBeTaken) {
+  const TestFolder folder;
+  const std::string library = folder.path() + "/lib";
+  ASSERT_TRUE(AddToLibrary(library, OneVariant("best", 64, {1.9, 1.05, 1.9}), "").ok());
+  const auto loser = AddToLibrary(library, OneVariant("slow", 128, {1.1, 1.02, 1.1}), "");
+  ASSERT_TRUE(loser.ok()) << loser.status();
+  EXPECT_EQ(loser->kind, LibraryUpdate::Kind::kUnchanged);
+  EXPECT_EQ(loser->declined, std::vector<std::string>{"slow"});
+  EXPECT_TRUE(loser->superseded.empty());
+  // Beside one that is taken: no bundle of the library ever held the other one.
+  FakeBlobs blobs;
+  const std::vector<VariantProvenance> two = {
+      Parsed(MakeProvenance(blobs, {.id = "slow",
+                                    .task = GuardTask(),
+                                    .values = {{"BLOCK", 128}},
+                                    .ratios = {1.1, 1.02, 1.1}})),
+      Parsed(MakeProvenance(blobs, {.id = "tall",
+                                    .task = GuardTask(),
+                                    .values = {{"BLOCK", 64}},
+                                    .requirements = {"rows >= 1"},
+                                    .ratios = {1.2, 1.7, 1.2}}))};
+  const auto bundle = BuildBundle(two, blobs);
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  const auto both = AddToLibrary(library, *bundle, "");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->added, std::vector<std::string>{"tall"});
+  EXPECT_EQ(both->declined, std::vector<std::string>{"slow"});
+  EXPECT_TRUE(both->superseded.empty());
+  EXPECT_EQ(Index(folder)["ops"][0]["superseded"], json::array());
+  const std::string changelog = folder.Read("lib/registry/CHANGELOG.md");
+  EXPECT_NE(changelog.find("not taken `slow`"), std::string::npos) << changelog;
+  EXPECT_EQ(changelog.find("superseded"), std::string::npos) << changelog;
+}
+
+// A recheck that demotes a variant reaches the libraries that hold it.
+TEST(Library, ADemotedVariantIsWithdrawnWithItsReason) {
+  const TestFolder folder;
+  const std::string library = folder.path() + "/lib";
+  ASSERT_TRUE(AddToLibrary(library, OneVariant("best", 64, {1.9, 1.9, 1.9}), SampleKey()).ok());
+  EXPECT_EQ(LibraryVariants(library, "row_sum"), std::vector<std::string>{"best"});
+  EXPECT_TRUE(LibraryVariants(library, "other").empty());
+  EXPECT_TRUE(LibraryVariants(folder.path(), "row_sum").empty());
+  // Slower than the one in force, and yet what is left.
+  const auto update = AddToLibrary(
+      library, OneVariant("slow", 128, {1.1, 1.1, 1.1}),
+      {.signing_key = SampleKey(), .withdrawn = {{"best", "recheck: wrong\nin y"}, {"who", "x"}}});
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_EQ(update->kind, LibraryUpdate::Kind::kUpdated);
+  EXPECT_EQ(update->variants, std::vector<std::string>{"slow"});
+  EXPECT_EQ(update->withdrawn.size(), 1U);
+  const json entry = Index(folder)["ops"][0];
+  EXPECT_EQ(entry["withdrawn"][0]["variant"], "best");
+  EXPECT_EQ(entry["withdrawn"][0]["reason"], "recheck: wrong\nin y");
+  EXPECT_NE(
+      folder.Read("lib/registry/CHANGELOG.md").find("- withdrawn `best`: recheck: wrong in y"),
+      std::string::npos);
+  const auto files = ReadBundle(library + "/" + update->folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(VerifyBundle(*files).problems.empty());
+  // With no variant left the operator leaves the registry, not the folder.
+  const auto gone = WithdrawFromLibrary(library, "row_sum",
+                                        {.signing_key = SampleKey(), .withdrawn = {{"slow", "r"}}});
+  ASSERT_TRUE(gone.ok()) << gone.status();
+  EXPECT_EQ(gone->kind, LibraryUpdate::Kind::kRemoved);
+  EXPECT_TRUE(Index(folder)["ops"].empty());
+  EXPECT_EQ(Index(folder)["removed"][0]["name"], "row_sum");
+  EXPECT_TRUE(fs::exists(library + "/" + update->folder + "/manifest.json"));
+  EXPECT_EQ(folder.Read("lib/registry/include/fettle_ops_all.hpp").find("row_sum"),
+            std::string::npos);
+  EXPECT_EQ(WithdrawFromLibrary(library, "row_sum", {}).status().code(),
+            absl::StatusCode::kNotFound);
+  // One that comes later goes on from its version.
+  const auto back = AddToLibrary(library, OneVariant("again", 64, {1.3, 1.3, 1.3}), "");
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->kind, LibraryUpdate::Kind::kAdded);
+  EXPECT_EQ(back->version, "1.2.0");
+}
+
+TEST(Library, OneOfSeveralVariantsIsWithdrawn) {
+  const TestFolder folder;
+  const std::string library = folder.path() + "/lib";
+  ASSERT_TRUE(AddToLibrary(library, GuardBundle(), "").ok());
+  const auto update =
+      WithdrawFromLibrary(library, "row_sum", {.signing_key = "", .withdrawn = {{"narrow", "r"}}});
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_EQ(update->kind, LibraryUpdate::Kind::kUpdated);
+  EXPECT_EQ(update->variants, std::vector<std::string>{"wide"});
+  EXPECT_EQ(update->version, "1.1.0");
+  const auto again =
+      WithdrawFromLibrary(library, "row_sum", {.signing_key = "", .withdrawn = {{"narrow", "r"}}});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->kind, LibraryUpdate::Kind::kUnchanged);
+}
+
+// Killed at any moment: the registry is whole, the next exporter finishes and nothing half stays.
+TEST(Library, KillNineLeavesARegistryThatIsWhole) {
+  const TestFolder folder;
+  const std::string library = folder.path() + "/lib";
+  const BundleFiles first = SampleBundle();
+  const BundleFiles bundles[] = {OneVariant("slow", 128, {1.1, 1.1, 1.1}),
+                                 OneVariant("best", 64, {1.9, 1.9, 1.9})};
+  ASSERT_TRUE(AddToLibrary(library, first, "").ok());
+  int killed = 0;
+  for (int round = 0; round < 24; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (;;) {
+        for (const BundleFiles& bundle : bundles) (void)AddToLibrary(library, bundle, "");
+        // The operator is taken out again, so that every turn writes.
+        (void)WithdrawFromLibrary(library, "row_sum",
+                                  {.signing_key = "", .withdrawn = {{"best", "r"}, {"slow", "r"}}});
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    killed += WIFSIGNALED(status) ? 1 : 0;
+    const json index = json::parse(folder.Read("lib/registry/index.json"), nullptr, false);
+    ASSERT_TRUE(index.is_object());
+    for (const json& op : index["ops"]) {
+      const auto files = ReadBundle(library + "/" + op["folder"].get<std::string>());
+      ASSERT_TRUE(files.ok()) << files.status();
+    }
+  }
+  EXPECT_EQ(killed, 24);
+  ASSERT_TRUE(AddToLibrary(library, bundles[1], "").ok());
+  // What a killed exporter leaves: pretended too, in case none was killed at that moment.
+  fs::create_directories(library + "/registry.aB3xYz/include");
+  fs::create_directories(library + "/ops/row_sum-9.9.0-0123abcd.aB3xYz/src");
+  const auto last = AddToLibrary(library, bundles[0], "");
+  ASSERT_TRUE(last.ok()) << last.status();
+  for (const char* where : {"", "/ops"}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(library + where)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_FALSE(name.size() > 7 && name[name.size() - 7] == '.') << entry.path();
+    }
+  }
+  for (const json& op : Index(folder)["ops"]) {
+    const auto files = ReadBundle(library + "/" + op["folder"].get<std::string>());
+    ASSERT_TRUE(files.ok()) << files.status();
+    EXPECT_TRUE(VerifyBundle(*files).problems.empty());
+  }
 }
 
 TEST(Library, ManyOperatorsAreRegisteredTogether) {

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "compiler/facts/code_facts.h"
+#include "core/work_unit.h"
 #include "exporter/evidence_check.h"
 #include "tests/exporter/sample_variant.h"
 
@@ -193,6 +194,28 @@ TEST(Refusal, EvidenceOfAnotherCandidate) {
         d["kernel"]["source"] = d["kernel"]["source"].get<std::string>() + "\n// faster\n";
       },
       "for another candidate");
+}
+
+// A slower denominator would make any kernel fast.
+TEST(Refusal, AnotherDenominatorThanWasMeasured) {
+  const auto named = [](json& d, const TunableValues& values) {
+    std::vector<TaskProblem> problems;
+    const auto task = Task::Parse(*UnpackTaskFiles(d["files"].get<std::string>()), &problems);
+    d.erase("files");
+    d["denominator"]["digest"] = CandidateDigest((*task)->digest(), d["target"].get<std::string>(),
+                                                 (*task)->baseline(), values);
+  };
+  const absl::Status whole = Refusal([&](json& d, FakeBlobs& blobs) {
+    d["files"] = *blobs.Get(d["task"]["blob"].get<std::string>());
+    named(d, {{"BLOCK", 64}});
+  });
+  EXPECT_TRUE(whole.ok()) << whole;
+  ExpectRefused(
+      [&](json& d, FakeBlobs& blobs) {
+        d["files"] = *blobs.Get(d["task"]["blob"].get<std::string>());
+        named(d, {{"BLOCK", 128}});
+      },
+      "its denominator is not the one that was measured");
 }
 
 TEST(Refusal, MixedTasksAndRepeatedVariants) {

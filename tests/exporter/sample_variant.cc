@@ -402,9 +402,8 @@ BundleFiles GuardBundle() {
   return files.ok() ? *std::move(files) : BundleFiles();
 }
 
-BundleFiles GuardGpuBundle(const std::vector<std::string>& targets) {
+BundleFiles GuardGpuBundle(const std::vector<std::string>& targets, const TaskFiles& files) {
   FakeBlobs blobs;
-  const TaskFiles files = GuardTask();
   std::vector<TaskProblem> problems;
   const auto task = Task::Parse(files, &problems);
   EXPECT_TRUE(task.ok());

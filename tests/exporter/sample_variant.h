@@ -62,6 +62,7 @@ TaskFiles GuardTask();
 BundleFiles GuardBundle();
 // Variant "narrow" of it with pretended objects for further targets.
 BundleFiles GuardGpuBundle(const std::vector<std::string>& targets = {"gfx950", "sm_90a",
-                                                                      "compute_80", "compute_90"});
+                                                                      "compute_80", "compute_90"},
+                           const TaskFiles& files = GuardTask());
 
 }  // namespace fettle

@@ -98,6 +98,28 @@ TEST(Tamper, AnExtraFileIsNamed) {
   EXPECT_TRUE(Names(VerifyBundle(files), "objects/cpu/extra.so"));
 }
 
+// One sentence, not one for each file.
+TEST(Tamper, EmptiedChecksumsAreOneProblem) {
+  BundleFiles files = SampleBundle();
+  files["SHA256SUMS"] = "";
+  const BundleReport report = VerifyBundle(files);
+  ASSERT_EQ(report.problems.size(), 2U);
+  EXPECT_EQ(report.problems[0].message, "lists no file");
+  EXPECT_EQ(report.problems[1].path, "SHA256SUMS.sig");
+}
+
+TEST(Tamper, ANewerFormatSaysWhatReadsIt) {
+  BundleFiles files = SampleBundle();
+  json manifest = json::parse(files["manifest.json"]);
+  manifest["format"] = 3;
+  files["manifest.json"] = manifest.dump(2) + "\n";
+  FixChecksums(files);
+  const BundleReport report = VerifyBundle(files);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_NE(report.problems[0].message.find("format 3, and this fettle reads 2"),
+            std::string::npos);
+}
+
 TEST(Tamper, WhatPythonCompiledIsNamedWithItsRemedy) {
   BundleFiles files = SampleBundle();
   files["torch/__pycache__/op.cpython-312.pyc"] = "\xcb\r\r\n";

@@ -105,6 +105,18 @@ TEST(RunCommand, ReportsOutputAndExitCode) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(RunCommand, PassesNoSecretsOn) {
+  setenv("FETTLE_TEST_API_KEY", "secret", 1);
+  setenv("SLURM_TEST", "fine", 1);
+  const auto result = RunCommand({"env"}, milliseconds(10'000));
+  unsetenv("FETTLE_TEST_API_KEY");
+  unsetenv("SLURM_TEST");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->out, Not(HasSubstr("secret")));
+  EXPECT_THAT(result->out, HasSubstr("SLURM_TEST=fine"));
+  EXPECT_THAT(result->out, HasSubstr("PATH="));
+}
+
 TEST(RunCommand, EndsWhatTakesTooLong) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(RunCommand({"sh", "-c", "sleep 100 & sleep 100"}, milliseconds(100)).status().code(),
@@ -277,12 +289,6 @@ TEST_F(SlurmPoolTest, WritesAScriptThatAShellReads) {
   std::ofstream(folder_.str() + "/script") << script;
   EXPECT_EQ(RunCommand({"bash", "-n", folder_.str() + "/script"}, milliseconds(20'000))->exit_code,
             0);
-}
-
-TEST_F(SlurmPoolTest, PassesNothingOfTheServersEnvironmentOn) {
-  slurm_.queue = "";
-  EXPECT_EQ(*pool_.Ensure(1), 1);
-  EXPECT_THAT(slurm_.Last("sbatch"), Contains("--export=NIL"));
 }
 
 // The loop of the script around programs that end in different ways.

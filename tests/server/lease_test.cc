@@ -110,6 +110,24 @@ TEST_F(LeaseTest, ConfirmsOnAnotherWorker) {
   for (const auto& [block, worker] : confirmed) EXPECT_NE(worker, measured[block]) << block;
 }
 
+TEST_F(LeaseTest, SharesWhatThereIsAmongWideWorkers) {
+  // A worker that never answers and could hold everything.
+  proposals_ = 40;
+  StartServer();
+  StartWorker(
+      [](const WorkUnit& unit) {
+        return unit.kind == UnitKind::kRegister ? HonestAnswer(unit) : FakeAnswer{};
+      },
+      {.id = "fake-1", .slots = 64});
+  const auto second =
+      Another([](const WorkUnit&) { return FakeAnswer{}; }, {.id = "fake-2", .slots = 64});
+  v1::SubmitJobRequest request = Request("wide workers");
+  request.set_task_blob(PackTaskFiles(ScaleTask(40)));
+  Submit(request);
+  ASSERT_TRUE(worker_->WaitForLeases(15));
+  EXPECT_TRUE(second->WaitForLeases(15)) << "the first one holds what the second could do";
+}
+
 TEST_F(LeaseTest, ConfirmsOnTheSameWorkerWhereThereIsNoOther) {
   StartServer();
   StartWorker(HonestAnswer);

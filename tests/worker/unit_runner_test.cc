@@ -93,16 +93,21 @@ class UnitRunnerTest : public ::testing::Test {
 UnitRunner* UnitRunnerTest::runner = nullptr;
 
 TEST_F(UnitRunnerTest, MeasuresAnHonestCandidate) {
-  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  const WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
   std::vector<std::string> lines;
-  const auto result =
-      runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
-  ASSERT_TRUE(result.ok()) << result.status();
-  if (result->verdict) {
-    // This machine may be too busy for a calibrated clock or for enough blocks.
-    EXPECT_EQ(result->verdict->verdict, Verdict::kUnmeasurable) << result->verdict->message;
-    return;
+  absl::StatusOr<UnitResult> result;
+  // This machine may be too busy for a while: for a calibrated clock, for enough blocks, or for a
+  // screening to see that the two are equal.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    lines.clear();
+    result = runner->Run(unit, blobs, [&](std::string line) { lines.push_back(line); }, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (!result->verdict) break;
+    const VerdictRecord& verdict = *result->verdict;
+    ASSERT_TRUE(verdict.verdict == Verdict::kUnmeasurable || verdict.reason_code == "screened")
+        << verdict.message;
   }
+  if (result->verdict) GTEST_SKIP() << "too busy to measure: " << result->verdict->message;
   ASSERT_TRUE(result->verification);
   EXPECT_TRUE(result->verification->passed);
   ASSERT_TRUE(result->measurement);
@@ -178,7 +183,7 @@ TEST_F(UnitRunnerTest, ConfirmsOnHeldOutCasesWithCheckMode) {
       EXPECT_EQ(report.describe, "");
     }
   }
-  EXPECT_EQ(held_out, 2);
+  EXPECT_EQ(held_out, 5);  // Two, and three on edges.
 }
 
 TEST_F(UnitRunnerTest, CheckModeFindsARaceThatNumbersHide) {

@@ -41,7 +41,7 @@ void run(const char* name, const Tensor& first, const typename Operator::Types& 
   Workspace workspace;
   Memory memory;
   const auto reserve = [&] {
-    workspace.bytes = op.workspace_bytes(stream.backend, types, shape);
+    workspace.bytes = op.workspace_bytes(stream.backend, types, shape, args);
     if (workspace.bytes > 0) workspace.data = memory.take(first, static_cast<std::int64_t>(workspace.bytes));
   };
   if (may_need_workspace) reserve();

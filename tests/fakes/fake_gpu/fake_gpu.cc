@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both vendors' entry points without a GPU: records launches and fails on demand.
 //   FAKE_GPU_FAIL   init | device | context | load | symbol | launch
+//   FAKE_GPU_MAX_THREADS   most threads of a block, of the CUDA device
 //   FAKE_GPU_CC     compute capability, "90" by default
 //   FAKE_GPU_ARCH   HIP architecture, "gfx950:sramecc+:xnack-" by default
 #include <atomic>
@@ -23,14 +24,19 @@ struct Function {
   std::string symbol;
 };
 struct Launch {
-  std::string symbol;
+  const char* symbol;  // The function's, which is never freed.
   unsigned grid[3], block[3], shared;
   void* stream;
   std::uint64_t first;  // The first parameter's eight bytes.
 };
 
 std::mutex mutex;
-std::vector<Launch> launches;      // Guarded by mutex.
+// Guarded by mutex. Reserved, so that recording a launch allocates nothing.
+std::vector<Launch> launches = [] {
+  std::vector<Launch> reserved;
+  reserved.reserve(1 << 14);
+  return reserved;
+}();
 std::string loaded;                // Guarded by mutex; the latest image.
 std::vector<Function*> functions;  // Guarded by mutex; never freed.
 std::atomic<int> modules_loaded{0}, modules_unloaded{0}, opt_ins{0}, fills{0};
@@ -60,8 +66,12 @@ int Find(void** function, void* module, const char* symbol) {
 int Enqueue(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
             unsigned bz, unsigned shared, void* stream, void** parameters) {
   if (Fails("launch")) return 701;
-  Launch launch{
-      static_cast<Function*>(function)->symbol, {gx, gy, gz}, {bx, by, bz}, shared, stream, 0};
+  Launch launch{static_cast<Function*>(function)->symbol.c_str(),
+                {gx, gy, gz},
+                {bx, by, bz},
+                shared,
+                stream,
+                0};
   if (parameters[0] != nullptr) std::memcpy(&launch.first, parameters[0], 8);
   const std::lock_guard<std::mutex> lock(mutex);
   launches.push_back(launch);
@@ -92,7 +102,7 @@ int fake_gpu_last(char* symbol, unsigned* numbers, std::uint64_t* first) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (launches.empty()) return 0;
   const Launch& last = launches.back();
-  std::snprintf(symbol, 200, "%s", last.symbol.c_str());
+  std::snprintf(symbol, 200, "%s", last.symbol);
   for (int i = 0; i < 3; ++i) {
     numbers[i] = last.grid[i];
     numbers[3 + i] = last.block[i];
@@ -125,9 +135,11 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     case 16:
       *value = 132;
       break;
-    case 1:
-      *value = 1024;
+    case 1: {
+      const char* most = std::getenv("FAKE_GPU_MAX_THREADS");
+      *value = most == nullptr ? 1024 : std::atoi(most);
       break;
+    }
     case 97:
       *value = 227 * 1024;
       break;
