@@ -87,10 +87,14 @@ class Drawer {
   std::vector<std::size_t> plain_;  // Dims that have edges: neither lists nor chosen from a list.
   // By dim, then by case after those on edges: permutations of the parts and of the alignments.
   std::vector<std::vector<int>> parts_, alignments_;
+  std::vector<std::size_t> first_dtype_;  // By type family.
 };
 
 Drawer::Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t seed)
     : model_(model), files_(files), random_(Random::For({seed, kHeldOutSalt})) {
+  for (const TypeFamily& family : model.types) {
+    first_dtype_.push_back(random_.Below(family.dtypes.size()));
+  }
   const auto count = static_cast<std::size_t>(model.held_out);
   for (std::size_t i = 0; i < model.dims.size(); ++i) {
     const DimDecl& dim = model.dims[i];
@@ -199,8 +203,11 @@ void Drawer::DrawScalars(int number, CaseDecl& out) {
 absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool strict) {
   CaseDecl out;
   ExprScope scope;
-  for (const TypeFamily& family : model_.types) {
-    const DType dtype = family.dtypes[random_.Below(family.dtypes.size())];
+  for (std::size_t i = 0; i < model_.types.size(); ++i) {
+    // In turn, so that few cases see them all.
+    const TypeFamily& family = model_.types[i];
+    const DType dtype =
+        family.dtypes[(first_dtype_[i] + static_cast<std::size_t>(number)) % family.dtypes.size()];
     out.types[family.name] = dtype;
     scope.Set(fmt::format("sizeof({})", family.name), SizeOf(dtype));
   }

@@ -222,11 +222,11 @@ absl::StatusOr<FunctionInfo> CpuModule::Function(std::string_view symbol) {
 }
 
 // Statics of functions are state like any other; what is shared lives as long as its block.
+// Constants too: nothing keeps a kernel from casting the const away.
 absl::StatusOr<std::int64_t> CpuModule::SaveState() {
   state_.clear();
   std::int64_t bytes = 0;
   for (const CpuVariable& variable : variables_) {
-    if (variable.constant) continue;
     state_.emplace_back(variable.begin, std::string(reinterpret_cast<const char*>(variable.begin),
                                                     variable.end - variable.begin));
     bytes += static_cast<std::int64_t>(variable.end - variable.begin);

@@ -55,6 +55,7 @@ enum class InputSet {
   kOneHot,
   kCheckerboard,
   kLowRank,
+  kOffset,      // Far from zero beside their spread: each row about 64 spreads up or down.
   kEdgeValues,  // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
   kNonFinite,   // Declared with a few NaN and infinities (tensors whose contract permits them).
 };

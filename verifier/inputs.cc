@@ -208,6 +208,8 @@ std::string_view InputSetName(InputSet set) {
       return "checkerboard";
     case InputSet::kLowRank:
       return "low_rank";
+    case InputSet::kOffset:
+      return "offset";
     case InputSet::kEdgeValues:
       return "edge_values";
     case InputSet::kNonFinite:

@@ -85,6 +85,15 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
       const bool spike = element == hot_ || RandomBelow(100, seed_ + 2, U(element)) == 0;
       return Draw(element) * (spike ? 100 : 1);
     }
+    case InputSet::kOffset: {
+      // A variance as the difference of two means loses all its digits here. Within the bounds of a
+      // uniform fill it is the last fiftieth of the range.
+      if (kind_ == Fill::Kind::kUniform) {
+        return b_ - (b_ - a_) / 50 * RandomUnit(seed_, U(element));
+      }
+      const double up = RandomBelow(2, seed_ + 7, U(element / row_)) == 0 ? 64 : -64;
+      return a_ + up * std::fabs(b_) + 0.1 * (Draw(element) - a_);
+    }
     case InputSet::kEdgeValues:
       return Edge(element);
     case InputSet::kNonFinite: {
@@ -94,7 +103,10 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
       if (HasInfinity(dtype_) && element == (hot_ + 1) % count_) {
         return std::numeric_limits<double>::infinity();
       }
-      if (RandomBelow(64, seed_ + 3, U(element)) != 0) return Draw(element);
+      if (RandomBelow(64, seed_ + 3, U(element)) != 0) {
+        // Zeros, since nothing times infinity is NaN: a kernel that skips zeros loses that.
+        return RandomBelow(4, seed_ + 8, U(element)) == 0 ? 0 : Draw(element);
+      }
       const double choices[3] = {std::numeric_limits<double>::quiet_NaN(),
                                  std::numeric_limits<double>::infinity(),
                                  -std::numeric_limits<double>::infinity()};

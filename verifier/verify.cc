@@ -25,7 +25,11 @@ constexpr std::array kSets = {
     InputSet::kHeavyTail,  InputSet::kScaleHuge,    InputSet::kAllNegative, InputSet::kRowScales,
     InputSet::kTies,       InputSet::kScaleTiny,    InputSet::kOneHot,      InputSet::kSorted,
     InputSet::kAllEqual,   InputSet::kCheckerboard, InputSet::kScaleLarge,  InputSet::kReversed,
-    InputSet::kScaleSmall, InputSet::kLowRank,      InputSet::kEdgeValues,  InputSet::kAllZero};
+    InputSet::kScaleSmall, InputSet::kOffset,       InputSet::kLowRank,     InputSet::kEdgeValues,
+    InputSet::kAllZero};
+// Those that large cases take one of.
+constexpr std::array kLargeSets = {InputSet::kScaleHuge, InputSet::kOffset, InputSet::kRowScales,
+                                   InputSet::kNonFinite};
 // Smaller cases hardly show what a set is about.
 constexpr std::int64_t kTellingElements = 64;
 
@@ -94,6 +98,17 @@ InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set)
 // Whether a case is tried on other input sets than the declared one.
 bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
   return ElementsOf(bound_case) <= options.large_elements && AnyDrawnFloat(bound_case);
+}
+
+// The set that a large case takes; nothing: none.
+std::optional<InputSet> SetOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
+                                   std::size_t index) {
+  if (!options.sets_on_large || ElementsOf(bound_case) <= options.large_elements ||
+      !AnyDrawnFloat(bound_case)) {
+    return std::nullopt;
+  }
+  const std::size_t choices = kLargeSets.size() - (AnyNonFinite(bound_case) ? 0 : 1);
+  return kLargeSets[DeriveSeed(options.seed, "set of a large case", index) % choices];
 }
 
 bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
@@ -170,6 +185,9 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
       specs.emplace_back(index, changed);
     }
     if (one.linear && AnyDrawnFloat(one)) specs.emplace_back(index, ExactSpec(options, index));
+    if (const auto set = SetOfLarge(one, options, index)) {
+      specs.emplace_back(index, SetSpec(options, index, *set));
+    }
     if (!TakesSets(one, options)) continue;
     std::size_t turn = next_set;
     for (int i = 0; i < options.input_sets_per_case; ++i) {
@@ -453,7 +471,12 @@ Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec
 // may be given, are tried on every one of those.
 Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t index,
                                       CaseReport* report) {
-  if (!one.baseline || !TakesSets(one.bound_case, options_)) return std::optional<Failure>();
+  if (!one.baseline) return std::optional<Failure>();
+  if (const auto set = SetOfLarge(one.bound_case, options_, index)) {
+    FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, *set, report).status());
+    return std::exchange(set_failure_, std::nullopt);
+  }
+  if (!TakesSets(one.bound_case, options_)) return std::optional<Failure>();
   int ran = 0;
   std::size_t turn = next_set_;
   for (std::size_t i = 0; i < kSets.size() && ran < options_.input_sets_per_case; ++i) {

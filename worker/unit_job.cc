@@ -198,6 +198,25 @@ std::string UnitJob::TooLarge(const BoundCase& drawn) const {
              : "";
 }
 
+// Among the sizes that the candidate claims, where there are any to draw: a kernel for one shape
+// only has none.
+absl::StatusOr<std::vector<BoundCase>> UnitJob::DrawHeldOut() const {
+  const Task& task = *services_.task;
+  const std::int64_t most = RunsOnHost() ? kCpuHeldOutBytes : kGpuHeldOutBytes;
+  if (!candidate_.kernel.guards.empty()) {
+    absl::StatusOr<std::vector<BoundCase>> claimed =
+        task.DrawHeldOut(unit_.held_out_seed, most, [&](const BoundCase& one) {
+          std::string cause = TooLarge(one);
+          const absl::StatusOr<bool> supported = task.Supports(candidate_.kernel, one);
+          if (cause.empty() && !(supported.ok() && *supported)) cause = "the kernel's `requires`";
+          return cause;
+        });
+    if (claimed.ok()) return claimed;
+  }
+  return task.DrawHeldOut(unit_.held_out_seed, most,
+                          [this](const BoundCase& one) { return TooLarge(one); });
+}
+
 Going UnitJob::BindCases() {
   const Task& task = *services_.task;
   for (const CaseSet set : {CaseSet::kTimed, CaseSet::kChecked}) {
@@ -206,10 +225,7 @@ Going UnitJob::BindCases() {
     for (BoundCase& one : cases) cases_.push_back(std::move(one));
   }
   if (confirms() || unit_.kind == UnitKind::kRegister) {
-    FETTLE_ASSIGN_OR_RETURN(
-        std::vector<BoundCase> drawn,
-        task.DrawHeldOut(unit_.held_out_seed, RunsOnHost() ? kCpuHeldOutBytes : kGpuHeldOutBytes,
-                         [this](const BoundCase& one) { return TooLarge(one); }));
+    FETTLE_ASSIGN_OR_RETURN(std::vector<BoundCase> drawn, DrawHeldOut());
     for (BoundCase& one : drawn) cases_.push_back(std::move(one));
   }
   if (!unit_.only_case.empty()) {

@@ -54,6 +54,7 @@ class UnitJob {
   std::string BrokenConstraint() const;
   Going BindCases();
   std::string TooLarge(const BoundCase& drawn) const;
+  absl::StatusOr<std::vector<BoundCase>> DrawHeldOut() const;
   Going CompileAll();
   Going OnLane();
   Going Register();

@@ -47,6 +47,7 @@ VerifyOptions UnitJob::MakeVerifyOptions() const {
   options.seed = unit_.seed;
   options.files = services_.task->files();
   options.judged = &kept_->judged;
+  options.sets_on_large = confirms();
   options.progress = services_.progress;
   options.stop = services_.stop;
   return options;

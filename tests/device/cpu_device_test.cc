@@ -177,8 +177,10 @@ TEST(CpuDevice, ListsWritableGlobals) {
 TEST(CpuDevice, BringsBackVariablesOfAModule) {
   const CompileResult compiled = CompileOrFail(CpuRequest(
       "k.cu",
-      "__device__ int counter = 40;\n__global__ void k(int* y) { static int inside; ++inside;\n"
-      "  y[0] = ++counter + 100 * inside; }\n",
+      "__device__ int counter = 40;\n__constant__ int fixed = 0;\n"
+      "__global__ void k(int* y) { static int inside; ++inside;\n"
+      "  int* cast = const_cast<int*>(&fixed); asm volatile(\"\" : \"+r\"(cast)); ++*cast;\n"
+      "  y[0] = ++counter + 100 * inside + 10000 * *cast; }\n",
       {"k"}));
   auto device = CpuDevice::Create({.threads = 1});
   auto module = (*device)->Load(compiled.code_object, compiled.symbols);
@@ -199,11 +201,11 @@ TEST(CpuDevice, BringsBackVariablesOfAModule) {
   };
   const auto bytes = (*module)->SaveState();
   ASSERT_TRUE(bytes.ok());
-  EXPECT_GE(*bytes, 8);
-  EXPECT_EQ(call(), 141);
-  EXPECT_EQ(call(), 242);
+  EXPECT_GE(*bytes, 12);
+  EXPECT_EQ(call(), 10141);
+  EXPECT_EQ(call(), 20242);
   ASSERT_TRUE((*module)->RestoreState().ok());
-  EXPECT_EQ(call(), 141);
+  EXPECT_EQ(call(), 10141);
 }
 
 TEST(CpuDevice, LoadsManyModulesAtOnce) {

@@ -315,6 +315,34 @@ TEST(InputsTest, SetsHoldWhatTheySay) {
     bad += !std::isfinite(value(open, i));
   }
   EXPECT_GT(bad, 5);
+  // Zeros, since nothing times infinity is NaN.
+  int zeros = 0;
+  for (int i = 0; i < 2000; ++i) zeros += value(open, i) == 0;
+  EXPECT_GT(zeros, 300);
+}
+
+// A variance as the difference of two means is wrong here, and in no other set.
+TEST(InputsTest, TheOffsetSetIsFarFromZeroBesideItsSpread) {
+  for (const Fill::Kind kind : {Fill::Kind::kNormal, Fill::Kind::kUniform}) {
+    BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
+    tensor.fill.kind = kind;
+    tensor.fill.a = kind == Fill::Kind::kNormal ? 0 : -1;
+    tensor.fill.b = 1;
+    const auto bytes = Make(tensor, 1, InputSet::kOffset);
+    for (int r = 0; r < 40; ++r) {
+      double low = 1e9, high = -1e9;
+      for (int c = 0; c < 50; ++c) {
+        const double value = DecodeFloat(DType::kF32, bytes.data(), r * 50 + c);
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+      EXPECT_GT(high, low);
+      EXPECT_GT(std::fabs(low + high) / 2, 20 * (high - low)) << r;
+      if (kind == Fill::Kind::kUniform) {
+        EXPECT_LE(high, 1);
+      }
+    }
+  }
 }
 
 }  // namespace

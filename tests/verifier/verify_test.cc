@@ -120,6 +120,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
     options.seed = 42;
     options.judged = &judged_;
     options.large_elements = large_elements_;
+    options.sets_on_large = sets_on_large_;
     auto report = verifier.Verify(cases, options);
     EXPECT_TRUE(report.ok()) << report.status();
     return report.value_or(VerificationReport());
@@ -137,6 +138,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
   InProcessRunner runner_{device_};
   JudgementCache judged_;
   std::int64_t large_elements_ = VerifyOptions{}.large_elements;
+  bool sets_on_large_ = false;
   std::vector<BoundCase> cases_;
 };
 Reference* VerifyTest::reference_ = nullptr;
@@ -219,7 +221,8 @@ TEST_P(VerifyTest, EveryInputSetHasItsTurnHoweverFewCasesThereAre) {
        {InputSet::kHeavyTail, InputSet::kScaleHuge, InputSet::kAllNegative, InputSet::kRowScales,
         InputSet::kTies, InputSet::kScaleTiny, InputSet::kOneHot, InputSet::kSorted,
         InputSet::kAllEqual, InputSet::kCheckerboard, InputSet::kScaleLarge, InputSet::kReversed,
-        InputSet::kScaleSmall, InputSet::kLowRank, InputSet::kEdgeValues, InputSet::kAllZero}) {
+        InputSet::kScaleSmall, InputSet::kOffset, InputSet::kLowRank, InputSet::kEdgeValues,
+        InputSet::kAllZero}) {
     const std::string name = "inputs:" + std::string(InputSetName(set));
     EXPECT_THAT(report.cases[1].checks, ::testing::Contains(name).Times(1));
   }
@@ -233,17 +236,44 @@ TEST_P(VerifyTest, EveryInputSetHasItsTurnHoweverFewCasesThereAre) {
   ExpectFails("flushes", "tolerance");
 }
 
+// Found by trying to win wrongly: what is right on the declared inputs only, and only where the
+// other sets were not tried for the size.
+TEST_P(VerifyTest, LargeCasesTakeASetInAConfirmation) {
+  large_elements_ = 5'000;  // Of the last case alone.
+  for (const bool confirms : {false, true}) {
+    sets_on_large_ = confirms;
+    const VerificationReport report = Verify("honest");
+    ASSERT_TRUE(report.passed) << report.failure.message;
+    int sets = 0;
+    for (const std::string& check : report.cases[2].checks) sets += check.starts_with("inputs:");
+    EXPECT_EQ(sets, confirms ? 1 : 0);
+  }
+  Register("declared_only", [](const Problem& p) {
+    Honest(p);
+    double most = 0;
+    for (std::int64_t i = 0; i < p.rows * p.cols; ++i) {
+      most = std::max(most, std::fabs(static_cast<double>(p.x[i])));
+    }
+    if (p.rows == 2048 && most > 20) p.y[0] += 1 + std::fabs(p.y[0]);
+  });
+  EXPECT_FALSE(Verify("declared_only").passed);
+  sets_on_large_ = false;
+  EXPECT_TRUE(Verify("declared_only").passed);
+}
+
 // What is judged beside the device's time is computed before it: nothing is left for a reference to
 // do while a device waits.
 TEST_P(VerifyTest, EveryInputIsKnownAhead) {
   for (BoundCase& one : cases_) one.tensors[0].nonfinite = true;
   for (const std::int64_t large : {VerifyOptions{}.large_elements, std::int64_t{2000}}) {
     large_elements_ = large;
+    sets_on_large_ = large == 2000;
     const std::size_t before = runner_.requests().size();
     ASSERT_TRUE(Verify("honest").passed);
     VerifyOptions options;
     options.seed = 42;
     options.large_elements = large;
+    options.sets_on_large = sets_on_large_;
     std::set<std::string> ahead;
     const auto key = [](const BoundCase& one, std::uint64_t seed, InputSet set, std::int64_t tensor,
                         std::int64_t element) {
