@@ -2,6 +2,7 @@
 #include "worker/count_kernel.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -125,7 +126,13 @@ class Counting {
   // Takes out of `counters` those whose name the profiler's errors mention.
   bool DropUnknown(const std::string& output, std::vector<std::string>& counters) {
     const auto unknown = [&output](const std::string& counter) {
-      return output.find("metric " + counter.substr(0, counter.find('.'))) != std::string::npos;
+      const std::string name = "metric " + counter.substr(0, counter.find('.'));
+      for (std::size_t at = 0; (at = output.find(name, at)) != std::string::npos; ++at) {
+        // One name may begin with another.
+        const char next = at + name.size() < output.size() ? output[at + name.size()] : '\n';
+        if (std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_') return true;
+      }
+      return false;
     };
     const auto first = std::stable_partition(counters.begin(), counters.end(),
                                              [&](const auto& one) { return !unknown(one); });

@@ -55,7 +55,8 @@ TEST_F(CountKernelTest, GoesOnWithoutACounterThatIsNotKnown) {
   const CounterReport report = Ncu("unknown");
   EXPECT_EQ(report.absent, "");
   EXPECT_EQ(report.kernels.size(), 2U);
-  EXPECT_THAT(report.missing, Contains(HasSubstr("pipe_tensor")));
+  // Another counter, whose name is the beginning of this one, is not lost with it.
+  EXPECT_THAT(report.missing, Contains(HasSubstr("hfma2")));
   EXPECT_EQ(report.missing.size(), 1U);
 }
 

@@ -6,8 +6,8 @@ case "$(cat "$here/behaviour")" in
   good) cat "$here/ncu.csv" ;;
   unknown) # One metric is not known to this device.
     case "$*" in
-      *sm__inst_executed_pipe_tensor*)
-        echo "==ERROR== Failed to find metric sm__inst_executed_pipe_tensor.sum"; exit 1 ;;
+      *sm__inst_executed_pipe_tensor_op_hmma_type_hfma2*)
+        echo "==ERROR== Failed to find metric sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"; exit 1 ;;
     esac
     cat "$here/ncu.csv" ;;
   refused)
