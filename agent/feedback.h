@@ -29,8 +29,9 @@ struct FeedbackInput {
 };
 
 // {verdict, ratio, compile: {diagnostics, facts, log}, correctness, speed, confirmation,
-// counters, diagnosis}: what does not apply is absent. Secrets must have been removed before. Never longer
-// than `max_bytes` as compact JSON: long texts and lists are cut, which the document says ("cut").
+// counters, diagnosis}: what does not apply is absent. Secrets must have been removed before. Never
+// longer than `max_bytes` as compact JSON: long texts and lists are cut, which the document says
+// ("cut").
 nlohmann::json MakeFeedback(const FeedbackInput& input, std::size_t max_bytes = kMaxReplyBytes);
 
 // What to do after a verdict, in one sentence.

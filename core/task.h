@@ -97,9 +97,9 @@ class Task {
   // their labels.
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed,
                                                    const Target& target) const;
-  // Draws `held_out_count()` new cases from `seed`, after up to three on the domain's edges, each of
-  // at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of ("the
-  // cap of ... threads"), or nothing. kInvalidArgument names the condition that failed most.
+  // Draws `held_out_count()` new cases from `seed`, after up to three on the domain's edges, each
+  // of at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of, or
+  // nothing. kInvalidArgument names the condition that failed most.
   using TooLarge = std::function<std::string(const BoundCase&)>;
   absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed, std::int64_t memory_cap,
                                                      const TooLarge& too_large = {}) const;
