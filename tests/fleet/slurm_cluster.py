@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 
 SCRIPT = pathlib.Path(__file__).with_name("slurm_cluster.sh")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
@@ -63,6 +64,19 @@ class Cluster:
     def run(self, *command, check=True):
         return subprocess.run([*map(str, command)], env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=60, check=check).stdout
+
+    def wait_until_saved(self, seconds=20):
+        """Until slurmctld has written down the jobs there are. It does so every few seconds, and one that is killed
+        before takes what runs for orphans when it comes back, and ends them."""
+        state = self.folder / "c" / "state" / "job_state"
+        asked = time.time()
+        # A change of some job, so that there is something to write.
+        some = self.run("squeue", "--noheader", "--states=RUNNING", "--format=%A").split()[0]
+        self.run("scontrol", "update", f"jobid={some}", "comment=saved")
+        while not state.exists() or state.stat().st_mtime < asked:
+            if time.time() > asked + seconds:
+                raise AssertionError(f"slurmctld saved nothing\n{self.tail()}")
+            time.sleep(0.1)
 
     def tasks(self):
         """(id, state, node) of all."""
