@@ -10,7 +10,6 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
-#include "server/fleet/worker_tokens.h"
 #include "server/job_tokens.h"
 #include "store/files.h"
 
@@ -68,14 +67,9 @@ std::string Authorization(const grpc::CallbackServerContext& context) {
   return std::string(found->second.data(), found->second.size());
 }
 
-bool IsProposeToken(std::string_view authorization) {
+bool IsJobToken(JobTokenKind kind, std::string_view authorization) {
   return authorization.starts_with(kBearer) &&
-         authorization.substr(kBearer.size()).starts_with(JobTokens::kPrefix);
-}
-
-bool IsWorkerToken(std::string_view authorization) {
-  return authorization.starts_with(kBearer) &&
-         authorization.substr(kBearer.size()).starts_with(WorkerTokens::kPrefix);
+         authorization.substr(kBearer.size()).starts_with(JobTokens::PrefixOf(kind));
 }
 
 absl::Status UnknownToken() {
@@ -132,7 +126,8 @@ absl::Status Access::Check(const grpc::CallbackServerContext& context, AccessRol
 absl::Status Access::CheckJob(const grpc::CallbackServerContext& context, AccessRole needed,
                               const std::string& job_id) const {
   const std::string authorization = Authorization(context);
-  if (!IsProposeToken(authorization)) return CheckPeer(context.peer(), authorization, needed);
+  if (!IsJobToken(JobTokenKind::kPropose, authorization))
+    return CheckPeer(context.peer(), authorization, needed);
   const std::optional<std::string> job =
       job_tokens_ == nullptr
           ? std::nullopt
@@ -145,11 +140,11 @@ absl::Status Access::CheckJob(const grpc::CallbackServerContext& context, Access
 absl::Status Access::CheckPeer(const std::string& peer, const std::string& authorization,
                                AccessRole needed) const {
   // Whoever shows one asks to be held to it, on the socket too.
-  if (IsProposeToken(authorization)) {
+  if (IsJobToken(JobTokenKind::kPropose, authorization)) {
     return absl::PermissionDeniedError(
         "a propose token opens the calls about its own job only; use an operator's token");
   }
-  if (IsWorkerToken(authorization)) {
+  if (IsJobToken(JobTokenKind::kWorker, authorization)) {
     if (worker_tokens_ == nullptr ||
         !worker_tokens_->JobOf(std::string_view(authorization).substr(kBearer.size()))) {
       return UnknownToken();
@@ -173,7 +168,7 @@ absl::Status Access::CheckPeer(const std::string& peer, const std::string& autho
 
 std::string Access::WorkerJob(const grpc::CallbackServerContext& context) const {
   const std::string authorization = Authorization(context);
-  if (worker_tokens_ == nullptr || !IsWorkerToken(authorization)) return "";
+  if (worker_tokens_ == nullptr || !IsJobToken(JobTokenKind::kWorker, authorization)) return "";
   return worker_tokens_->JobOf(std::string_view(authorization).substr(kBearer.size())).value_or("");
 }
 

@@ -30,7 +30,6 @@ bool Grants(AccessRole has, AccessRole needed);
 std::string NewToken();
 
 class JobTokens;
-class WorkerTokens;
 
 class Access {
  public:
@@ -49,7 +48,7 @@ class Access {
   // `tokens` must outlive this object.
   void UseJobTokens(const JobTokens& tokens) { job_tokens_ = &tokens; }
   // `tokens` must outlive this object.
-  void UseWorkerTokens(const WorkerTokens& tokens) { worker_tokens_ = &tokens; }
+  void UseWorkerTokens(const JobTokens& tokens) { worker_tokens_ = &tokens; }
   // The job that the caller, a worker, serves alone; empty: any.
   std::string WorkerJob(const grpc::CallbackServerContext& context) const;
   // As Check, for a peer and the value of its authorization header ("Bearer ...").
@@ -61,7 +60,7 @@ class Access {
  private:
   std::vector<Token> tokens_;
   const JobTokens* job_tokens_ = nullptr;
-  const WorkerTokens* worker_tokens_ = nullptr;
+  const JobTokens* worker_tokens_ = nullptr;
 };
 
 // Creates the token file of a data folder with one token for operators and one for workers, left in

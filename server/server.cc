@@ -30,7 +30,6 @@
 #include "server/executor.h"
 #include "server/fleet/fleet.h"
 #include "server/fleet/local_pool.h"
-#include "server/fleet/worker_tokens.h"
 #include "server/http/dashboard.h"
 #include "server/job_manager.h"
 #include "server/job_tokens.h"
@@ -258,8 +257,7 @@ class RunningServer final : public Server {
   const ServerOptions options_;
   const std::optional<FleetConfig> fleet_config_;
   const std::unique_ptr<Store> store_;
-  JobTokens tokens_;
-  WorkerTokens worker_tokens_;
+  JobTokens tokens_{JobTokenKind::kPropose}, worker_tokens_{JobTokenKind::kWorker};
   Access access_;
   HttpClient http_client_;
   AgentServices agent_;

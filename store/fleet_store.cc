@@ -6,29 +6,6 @@
 
 namespace fettle {
 
-absl::Status InsertWorkerToken(Connection& db, std::string_view sha256, std::string_view job_id,
-                               std::int64_t now_ns) {
-  FETTLE_ASSIGN_OR_RETURN(
-      BorrowedStatement insert,
-      db.Cached("INSERT INTO worker_tokens (sha256, job_id, created_ns) VALUES (?, ?, ?)"));
-  RowBinder(*insert).Text(sha256).Text(job_id).Int(now_ns);
-  return insert->Run();
-}
-
-absl::Status DeleteWorkerTokens(Connection& db, std::string_view job_id) {
-  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement drop,
-                          db.Cached("DELETE FROM worker_tokens WHERE job_id = ?"));
-  RowBinder(*drop).Text(job_id);
-  return drop->Run();
-}
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ListWorkerTokens(Connection& db) {
-  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
-                          db.Cached("SELECT sha256, job_id FROM worker_tokens"));
-  return ReadAll<std::pair<std::string, std::string>>(
-      *select, [](const Statement& row) { return std::make_pair(row.Text(0), row.Text(1)); });
-}
-
 absl::Status PutAllocation(Connection& db, std::string_view job_id, std::string_view id,
                            std::int64_t devices, std::int64_t held_s, std::int64_t now_ns) {
   FETTLE_ASSIGN_OR_RETURN(

@@ -5,22 +5,13 @@
 // Store::Write.
 
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <absl/status/statusor.h>
 
 #include "store/database.h"
 
 namespace fettle {
-
-absl::Status InsertWorkerToken(Connection& db, std::string_view sha256, std::string_view job_id,
-                               std::int64_t now_ns);
-absl::Status DeleteWorkerTokens(Connection& db, std::string_view job_id);
-// (sha256, job id) of all.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ListWorkerTokens(Connection& db);
 
 // A place that the pool says is held for so long by now. One that was given again, and is held for
 // a shorter time than before, counts anew.

@@ -117,22 +117,6 @@ absl::Status MarkProposalTaken(Connection& db, std::string_view job_id, std::int
   return update->Run();
 }
 
-absl::Status InsertProposeToken(Connection& db, std::string_view sha256, std::string_view job_id,
-                                std::int64_t now_ns) {
-  FETTLE_ASSIGN_OR_RETURN(
-      BorrowedStatement insert,
-      db.Cached("INSERT INTO propose_tokens (sha256, job_id, created_ns) VALUES (?, ?, ?)"));
-  RowBinder(*insert).Text(sha256).Text(job_id).Int(now_ns);
-  return insert->Run();
-}
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ListProposeTokens(Connection& db) {
-  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
-                          db.Cached("SELECT sha256, job_id FROM propose_tokens"));
-  return ReadAll<std::pair<std::string, std::string>>(
-      *select, [](const Statement& row) { return std::make_pair(row.Text(0), row.Text(1)); });
-}
-
 absl::StatusOr<bool> PutDirection(Connection& db, std::string_view job_id, const DirectionRow& row,
                                   std::int64_t now_ns) {
   FETTLE_ASSIGN_OR_RETURN(

@@ -35,11 +35,6 @@ absl::StatusOr<std::vector<ProposalRow>> FitProposals(Connection& db, std::strin
 absl::StatusOr<std::int64_t> CountQueuedProposals(Connection& db, std::string_view job_id);
 absl::Status MarkProposalTaken(Connection& db, std::string_view job_id, std::int64_t sequence);
 
-absl::Status InsertProposeToken(Connection& db, std::string_view sha256, std::string_view job_id,
-                                std::int64_t now_ns);
-// (sha256, job id) of all.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ListProposeTokens(Connection& db);
-
 // Claims `direction` until `until_ns` unless another holder's claim is alive at `now_ns`. Returns
 // whether it is the caller's now.
 absl::StatusOr<bool> PutDirection(Connection& db, std::string_view job_id, const DirectionRow& row,

@@ -17,7 +17,7 @@
 #include "server/fleet/job_demand.h"
 #include "server/fleet/slurm_client.h"
 #include "server/fleet/slurm_pool.h"
-#include "server/fleet/worker_tokens.h"
+#include "server/job_tokens.h"
 #include "store/store.h"
 
 namespace fettle {
@@ -25,7 +25,7 @@ namespace fettle {
 struct FleetParts {
   Store& store;
   Dispatcher& dispatcher;
-  WorkerTokens& tokens;
+  JobTokens& tokens;  // Of workers.
   Clock& clock;
   std::string data_dir_id;                          // Slurm jobs are named after it.
   std::function<std::vector<JobDemand>()> demands;  // Of the jobs that run.

@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "server/fleet/worker_tokens.h"
+#include "server/job_tokens.h"
 #include "tests/fakes/store_rows.h"
 #include "tests/server/server_fixture.h"
 
@@ -151,26 +151,33 @@ TEST_F(LeaseTest, KeepsToTheModelAndToolchainOfTheJob) {
   EXPECT_TRUE(other_model->leased().empty());
 }
 
-TEST(WorkerTokens, OpenOneJobUntilTheyAreRevoked) {
+TEST(JobTokens, OpenOneJobUntilTheyAreRevoked) {
   TemporaryFolder folder;
   StoreOptions options;
   options.data_dir = folder.str() + "/data";
   auto store = Store::Open(std::move(options));
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE(InsertFakeJob(**store, "j1").ok());
-  WorkerTokens tokens;
+  JobTokens tokens(JobTokenKind::kWorker);
   const auto token = tokens.Create(**store, "j1", SystemClock());
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_EQ(tokens.JobOf(*token), "j1");
   EXPECT_FALSE(tokens.JobOf(*token + "0").has_value());
-  WorkerTokens after_restart;
+  JobTokens after_restart(JobTokenKind::kWorker);
   ASSERT_TRUE(after_restart.Load(**store).ok());
   EXPECT_EQ(after_restart.JobOf(*token), "j1");
   ASSERT_TRUE(after_restart.Revoke(**store, "j1").ok());
   EXPECT_FALSE(after_restart.JobOf(*token).has_value());
-  WorkerTokens later;
+  JobTokens later(JobTokenKind::kWorker);
   ASSERT_TRUE(later.Load(**store).ok());
   EXPECT_FALSE(later.JobOf(*token).has_value());
+  // What is for proposals is another thing.
+  JobTokens other(JobTokenKind::kPropose);
+  const auto proposes = other.Create(**store, "j1", SystemClock());
+  ASSERT_TRUE(proposes.ok()) << proposes.status();
+  ASSERT_TRUE(later.Load(**store).ok());
+  EXPECT_FALSE(later.JobOf(*proposes).has_value());
+  EXPECT_EQ(other.JobOf(*proposes), "j1");
 }
 
 TEST_F(LeaseTest, RefusesAWorkersTokenForAnythingElse) {
