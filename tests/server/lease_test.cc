@@ -111,16 +111,15 @@ TEST_F(LeaseTest, ConfirmsOnAnotherWorker) {
 }
 
 TEST_F(LeaseTest, SharesWhatThereIsAmongWideWorkers) {
-  // A worker that never answers and could hold everything.
+  // Workers that never answer about a candidate, each of which could hold everything. Either may
+  // get the task's registration.
+  const auto never = [](const WorkUnit& unit) {
+    return unit.kind == UnitKind::kRegister ? HonestAnswer(unit) : FakeAnswer{};
+  };
   proposals_ = 40;
   StartServer();
-  StartWorker(
-      [](const WorkUnit& unit) {
-        return unit.kind == UnitKind::kRegister ? HonestAnswer(unit) : FakeAnswer{};
-      },
-      {.id = "fake-1", .slots = 64});
-  const auto second =
-      Another([](const WorkUnit&) { return FakeAnswer{}; }, {.id = "fake-2", .slots = 64});
+  StartWorker(never, {.id = "fake-1", .slots = 64});
+  const auto second = Another(never, {.id = "fake-2", .slots = 64});
   v1::SubmitJobRequest request = Request("wide workers");
   request.set_task_blob(PackTaskFiles(ScaleTask(40)));
   Submit(request);
