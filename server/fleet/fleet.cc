@@ -43,7 +43,7 @@ std::string TextOf(const PoolState& state, int wanted) {
 Fleet::Fleet(FleetConfig config, FleetParts parts)
     : config_(std::move(config)),
       parts_(std::move(parts)),
-      slurm_(milliseconds(config_.poll_ms) / 2, parts_.run) {}
+      slurm_(milliseconds(config_.poll_ms) / 2, parts_.run, stop_.get_token()) {}
 
 void Fleet::Start() {
   thread_ = std::thread([this] { Loop(); });
@@ -55,7 +55,7 @@ Fleet::~Fleet() { Stop(); }
 void Fleet::Stop() {
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    stop_.request_stop();
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -97,8 +97,9 @@ void Fleet::Loop() {
   while (true) {
     Tick();
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, milliseconds(config_.poll_ms), [this] { return stopping_ || poked_; });
-    if (stopping_) return;
+    wake_.wait_for(lock, milliseconds(config_.poll_ms),
+                   [this] { return stop_.stop_requested() || poked_; });
+    if (stop_.stop_requested()) return;
     poked_ = false;
   }
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,7 +52,8 @@ class Fleet {
 
   // Looks at the demands soon.
   void Poke();
-  // Ends the thread. Workers stay: the next start finds them. Idempotent.
+  // Ends the thread, and a command of Slurm's that keeps it waiting. Workers stay: the next start
+  // finds them. Idempotent.
   void Stop();
 
   // What became of a job's workers, as "Slurm job 12: 2 workers run, 4 wait (Resources)"; empty:
@@ -88,6 +90,7 @@ class Fleet {
 
   const FleetConfig config_;
   FleetParts parts_;
+  std::stop_source stop_;
   SlurmClient slurm_;
   std::map<std::string, Pool> pools_;  // By job. Of the thread.
 
@@ -95,7 +98,6 @@ class Fleet {
   std::condition_variable wake_;
   std::map<std::string, std::string> texts_;  // By job. Guarded by mutex_.
   FleetCounts counts_;                        // Guarded by mutex_.
-  bool stopping_ = false;                     // Guarded by mutex_.
   bool poked_ = false;                        // Guarded by mutex_.
   std::thread thread_;
 };

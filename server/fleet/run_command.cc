@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fleet/run_command.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -23,6 +24,7 @@ namespace fettle {
 namespace {
 
 constexpr std::size_t kMaxOutputBytes = 16U << 20;
+constexpr std::chrono::milliseconds kStopLook{100};  // Between looks whether it is to stop.
 
 using std::chrono::steady_clock;
 
@@ -97,7 +99,7 @@ int WaitFor(pid_t pid) {
 }  // namespace
 
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& command,
-                                         std::chrono::milliseconds limit) {
+                                         std::chrono::milliseconds limit, std::stop_token stop) {
   const auto end = steady_clock::now() + limit;
   FETTLE_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   FETTLE_ASSIGN_OR_RETURN(Pipe err, MakePipe());
@@ -111,13 +113,16 @@ absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& command
   while (streams[0].fd >= 0 || streams[1].fd >= 0) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - steady_clock::now());
-    if (left.count() <= 0) {
+    const bool stopped = stop.stop_requested();
+    if (stopped || left.count() <= 0) {
       kill(-pid, SIGKILL);
       WaitFor(pid);
+      if (stopped) return absl::CancelledError(fmt::format("{}: stopped", command.front()));
       return absl::DeadlineExceededError(
           fmt::format("{}: no end within {} ms", command.front(), limit.count()));
     }
-    if (poll(streams.data(), streams.size(), static_cast<int>(left.count())) < 0) continue;
+    const auto wait = std::min(left, kStopLook);
+    if (poll(streams.data(), streams.size(), static_cast<int>(wait.count())) < 0) continue;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (streams[i].fd >= 0 && streams[i].revents != 0 && !Drain(streams[i].fd, *texts[i])) {
         streams[i].fd = -1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ struct CommandResult {
 
 // Runs a program (found by PATH, no shell) without input and waits for it. Of this process's
 // environment it gets what a login has and what is Slurm's own, never keys of model providers.
-// kNotFound: there is no such program. kDeadlineExceeded: it was killed after `limit`.
-// kInternal: it could not be started. Thread-safe.
+// kNotFound: there is no such program. kDeadlineExceeded: it was killed after `limit`. kCancelled:
+// it was killed because of `stop`. kInternal: it could not be started. Thread-safe.
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& command,
-                                         std::chrono::milliseconds limit);
+                                         std::chrono::milliseconds limit,
+                                         std::stop_token stop = {});
 
 }  // namespace fettle

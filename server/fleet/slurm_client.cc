@@ -28,7 +28,7 @@ bool IsAway(const std::string& message) {
 }  // namespace
 
 absl::StatusOr<CommandResult> SlurmClient::Call(const std::vector<std::string>& command) {
-  absl::StatusOr<CommandResult> result = run_(command, kCommandLimit);
+  absl::StatusOr<CommandResult> result = run_(command, kCommandLimit, stop_);
   if (absl::IsNotFound(result.status())) {
     return absl::FailedPreconditionError(
         fmt::format("{}: not found; the server's machine needs Slurm's commands", command.front()));

@@ -18,11 +18,13 @@ namespace fettle {
 // One thread at a time.
 class SlurmClient {
  public:
-  using Runner = std::function<absl::StatusOr<CommandResult>(const std::vector<std::string>&,
-                                                             std::chrono::milliseconds)>;
+  using Runner = std::function<absl::StatusOr<CommandResult>(
+      const std::vector<std::string>&, std::chrono::milliseconds, std::stop_token)>;
   // `run`: RunCommand, or of tests. The queue is asked for once in `fresh_for`, whoever looks.
-  explicit SlurmClient(std::chrono::milliseconds fresh_for, Runner run = RunCommand)
-      : fresh_for_(fresh_for), run_(std::move(run)) {}
+  // `stop` ends a command that is under way (kUnavailable).
+  explicit SlurmClient(std::chrono::milliseconds fresh_for, Runner run = RunCommand,
+                       std::stop_token stop = {})
+      : fresh_for_(fresh_for), run_(std::move(run)), stop_(std::move(stop)) {}
 
   // Submits; `options` are sbatch's, the script last. Returns the job's id.
   absl::StatusOr<std::string> Submit(const std::vector<std::string>& options);
@@ -36,6 +38,7 @@ class SlurmClient {
 
   const std::chrono::milliseconds fresh_for_;
   const Runner run_;
+  const std::stop_token stop_;
   std::vector<SlurmTask> queue_;
   std::chrono::steady_clock::time_point asked_{};
   bool known_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/fleet/fleet.h"
 
+#include <atomic>
 #include <csignal>
 #include <deque>
 #include <fstream>
@@ -124,6 +125,45 @@ TEST(RunCommand, EndsWhatTakesTooLong) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
+TEST(RunCommand, EndsWhatIsStopped) {
+  std::stop_source stop;
+  const std::jthread stopper([&stop] {
+    std::this_thread::sleep_for(milliseconds(50));
+    stop.request_stop();
+  });
+  EXPECT_EQ(RunCommand({"sleep", "100"}, milliseconds(60'000), stop.get_token()).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+// A controller that does not answer held the server's shutdown for half a minute.
+TEST(FleetThread, StopsWhileSlurmKeepsItWaiting) {
+  TemporaryFolder folder;
+  StoreOptions options;
+  options.data_dir = folder.str() + "/data";
+  auto store = Store::Open(std::move(options));
+  ASSERT_TRUE(store.ok()) << store.status();
+  Dispatcher dispatcher(**store, SystemClock(), {});
+  JobTokens tokens(JobTokenKind::kWorker);
+  std::atomic<int> asked{0};
+  Fleet fleet(
+      {}, {.store = **store,
+           .dispatcher = dispatcher,
+           .tokens = tokens,
+           .clock = SystemClock(),
+           .data_dir_id = "0123456789",
+           .demands = [] { return std::vector<JobDemand>(); },
+           .run =
+               [&asked](const std::vector<std::string>&, milliseconds limit, std::stop_token stop) {
+                 ++asked;
+                 return RunCommand({"sleep", "100"}, limit, std::move(stop));
+               }});
+  fleet.Start();
+  while (asked == 0) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  fleet.Stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+}
+
 TEST(FleetConfig, ReadsAFile) {
   const auto config = ParseFleetConfig("fleet.yaml", R"(
 endpoint: build-host:7600
@@ -164,7 +204,7 @@ targets:
 // Slurm as its commands show it: remembers what was called, answers as it is told.
 class FakeSlurm {
  public:
-  absl::StatusOr<CommandResult> operator()(const std::vector<std::string>& command, milliseconds) {
+  absl::StatusOr<CommandResult> operator()(const std::vector<std::string>& command) {
     calls.push_back(command);
     if (away) return CommandResult{1, "", Recorded("sbatch-away-24.11.5.txt")};
     if (command.front() == "squeue") return CommandResult{0, queue, ""};
@@ -181,8 +221,8 @@ class FakeSlurm {
     return {};
   }
   SlurmClient::Runner Runner() {
-    return [this](const std::vector<std::string>& command, milliseconds limit) {
-      return (*this)(command, limit);
+    return [this](const std::vector<std::string>& command, milliseconds, std::stop_token) {
+      return (*this)(command);
     };
   }
 
