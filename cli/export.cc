@@ -13,6 +13,7 @@
 #include "exporter/bundle.h"
 #include "exporter/library.h"
 #include "exporter/verify.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -142,8 +143,7 @@ class ExportCommand final : public Subcommand {
     for (const std::string& id : LibraryVariants(into_, op)) {
       const absl::StatusOr<v1::Variant> variant = client.GetVariant(id);
       if (!variant.ok() || variant->id() != id || variant->status() != "demoted") continue;
-      const nlohmann::json document =
-          nlohmann::json::parse(variant->provenance_json(), nullptr, /*allow_exceptions=*/false);
+      const nlohmann::json document = ParseDocument(variant->provenance_json());
       const nlohmann::json::json_pointer at("/variant/status_reason");
       const nlohmann::json reason =
           document.is_object() && document.contains(at) ? document[at] : nlohmann::json();

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "exporter/bundle_model.h"
 #include "exporter/verify.h"
@@ -63,7 +64,7 @@ absl::StatusOr<BundleRun> ReadRun(const std::string& path, const std::string& by
     return absl::FailedPreconditionError(
         fmt::format("take the rerun {}{}: {}", kRunFolder, path, reason));
   };
-  const json document = json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  const json document = ParseJson(bytes);
   const auto text = [&](const char* key) {
     const json value = document.is_object() ? document.value(key, json()) : json();
     return value.is_string() ? value.get<std::string>() : std::string();

@@ -113,17 +113,17 @@ void Keep(const std::set<std::string>& ids, BundleParts& parts) {
     return build.kernel != kBaselineId && !ids.contains(build.kernel);
   });
   std::erase_if(parts.extras.runs, [&](const auto& run) {
-    return !ids.contains(Text(json::parse(run.second, nullptr, false), "variant"));
+    return !ids.contains(Text(ParseJson(run.second), "variant"));
   });
 }
 
 std::string DigestOf(const BundleFiles& files) {
-  const json manifest = json::parse(files.at("manifest.json"), nullptr, false);
+  const json manifest = ParseJson(files.at("manifest.json"));
   return Text(manifest.value("bundle", json()), "digest");
 }
 
 json OpEntry(const BundleFiles& files, const std::string& folder) {
-  const json manifest = json::parse(files.at("manifest.json"), nullptr, false);
+  const json manifest = ParseJson(files.at("manifest.json"));
   json variants = json::array();
   for (const json& variant : manifest["variants"]) {
     variants.push_back({{"id", variant["id"]},

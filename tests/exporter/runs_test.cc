@@ -127,6 +127,21 @@ TEST(Runs, WhatDoesNotShowItIsNotTaken) {
 }
 
 // Whoever writes "run" into a bundle without evidence is found out.
+TEST(Runs, WhatNestsWithoutEndIsNotTaken) {
+  BundleFiles files = GuardGpuBundle({"gfx950"});
+  std::string deep = fmt::format(R"({{"variant":"{}","target":"gfx950","status":"run","result":)",
+                                 ReadParts(files)->variants.front().id);
+  deep += std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  files[std::string(kRerunFolder) + "0123456789abcdef.json"] = deep;
+  std::vector<std::string> notes;
+  EXPECT_EQ(TakeReruns(files, &notes).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_EQ(notes.size(), 1U);
+  // Taken in by another hand, and in a library's bundle.
+  BundleParts parts = *ReadParts(GuardGpuBundle({"gfx950"}));
+  parts.extras.runs["0123456789abcdef.json"] = deep;
+  EXPECT_FALSE(LayOutAgain(parts, files).ok());
+}
+
 TEST(Runs, AStatusWithoutItsRunIsRefused) {
   BundleFiles files = GuardGpuBundle({"gfx950"});
   json list = json::parse(files["src/build.json"]);
