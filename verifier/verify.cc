@@ -2,7 +2,6 @@
 #include "verifier/verify.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 #include "verifier/failure_class.h"
+#include "verifier/input_choice.h"
 #include "verifier/poison.h"
 #include "verifier/random.h"
 
@@ -19,106 +19,6 @@ namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-// The order in which input sets take their turns.
-constexpr std::array kSets = {
-    InputSet::kHeavyTail,  InputSet::kScaleHuge,    InputSet::kAllNegative, InputSet::kRowScales,
-    InputSet::kTies,       InputSet::kScaleTiny,    InputSet::kOneHot,      InputSet::kSorted,
-    InputSet::kAllEqual,   InputSet::kCheckerboard, InputSet::kScaleLarge,  InputSet::kReversed,
-    InputSet::kScaleSmall, InputSet::kOffset,       InputSet::kLowRank,     InputSet::kEdgeValues,
-    InputSet::kAllZero};
-// Those that large cases take one of.
-constexpr std::array kLargeSets = {InputSet::kScaleHuge, InputSet::kOffset, InputSet::kRowScales,
-                                   InputSet::kNonFinite};
-// Smaller cases hardly show what a set is about.
-constexpr std::int64_t kTellingElements = 64;
-
-bool AnyNonFinite(const BoundCase& bound_case) {
-  return std::any_of(bound_case.tensors.begin(), bound_case.tensors.end(),
-                     [](const BoundTensor& tensor) {
-                       return tensor.nonfinite && tensor.role != Role::kOut && !tensor.is_null;
-                     });
-}
-
-// Whether a set changes anything: some floating-point input is drawn.
-bool AnyDrawnFloat(const BoundCase& bound_case) {
-  return std::any_of(
-      bound_case.tensors.begin(), bound_case.tensors.end(), [](const BoundTensor& tensor) {
-        return tensor.role != Role::kOut && IsFloat(tensor.dtype) && tensor.elements() > 0 &&
-               (tensor.fill.kind == Fill::Kind::kNormal ||
-                tensor.fill.kind == Fill::Kind::kUniform);
-      });
-}
-
-InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
-  return {DeriveSeed(options.seed, "case", index)};
-}
-
-// Changes to try at the same addresses: one element of one input. Of large cases only some rows are
-// computed by the reference, so there the element lies in one of them; where inputs and outputs
-// have different rows, everything is changed too.
-std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSpec& spec,
-                                      bool large) {
-  const InputSpec everything{DeriveSeed(spec.seed, "in place"), spec.set};
-  std::vector<std::int64_t> choices;
-  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
-    if (CanFlip(bound_case.tensors[i])) choices.push_back(static_cast<std::int64_t>(i));
-  }
-  if (choices.empty()) return large ? std::vector{everything} : std::vector<InputSpec>();
-  const auto below = [&](std::int64_t count, std::uint64_t turn) {
-    return static_cast<std::int64_t>(
-        RandomBelow(static_cast<std::uint64_t>(count), spec.seed, turn));
-  };
-  InputSpec flip = spec;
-  flip.flip_tensor = choices[RandomBelow(choices.size(), spec.seed, 1)];
-  const BoundTensor& tensor = bound_case.tensors[static_cast<std::size_t>(flip.flip_tensor)];
-  flip.flip_element = below(tensor.elements(), 2);
-  const std::vector<std::int64_t> outputs = OutputTensors(bound_case);
-  if (!large || outputs.empty()) return {flip};
-  const auto first = static_cast<std::size_t>(outputs[0]);
-  const BoundTensor& output = bound_case.tensors[first];
-  const std::vector<std::int64_t> rows =
-      ChooseRows(output, ReferenceOptions{}.max_elements, DeriveSeed(spec.seed, "rows", first));
-  if (rows.empty()) return {flip};
-  if (RowCount(tensor) != RowCount(output) || RowElements(tensor) == 0) return {flip, everything};
-  const std::int64_t row =
-      rows[static_cast<std::size_t>(below(static_cast<std::int64_t>(rows.size()), 3))];
-  flip.flip_element = row * RowElements(tensor) + below(RowElements(tensor), 4);
-  return {flip};
-}
-
-InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
-  return {DeriveSeed(options.seed, "exact", index), InputSet::kExactIntegers};
-}
-
-InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set) {
-  return {DeriveSeed(options.seed, InputSetName(set), index), set};
-}
-
-// Whether a case is tried on other input sets than the declared one.
-bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
-  return ElementsOf(bound_case) <= options.large_elements && AnyDrawnFloat(bound_case);
-}
-
-// The set that a large case takes; nothing: none.
-std::optional<InputSet> SetOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
-                                   std::size_t index) {
-  if (!options.sets_on_large || ElementsOf(bound_case) <= options.large_elements ||
-      !AnyDrawnFloat(bound_case)) {
-    return std::nullopt;
-  }
-  const std::size_t choices = kLargeSets.size() - (AnyNonFinite(bound_case) ? 0 : 1);
-  return kLargeSets[DeriveSeed(options.seed, "set of a large case", index) % choices];
-}
-
-bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
-
-// Which of two cases input sets are tried on that had no turn: the larger one, of those that tell.
-// `last` is null at first.
-bool TakesRemainingSets(const BoundCase& one, const BoundCase* last, const VerifyOptions& options) {
-  return TakesSets(one, options) && Tells(one) &&
-         (last == nullptr || ElementsOf(one) > ElementsOf(*last));
-}
 
 // Names inputs among those of one task: the seed is secret and a job's own.
 std::string SpecKey(const BoundCase& bound_case, const InputSpec& spec) {
@@ -168,41 +68,6 @@ RunRequest Verifier::Request(const CaseUnderTest& one, const InputSpec& spec) co
 
 bool Verifier::IsLarge(const BoundCase& bound_case) const {
   return ElementsOf(bound_case) > options_.large_elements;
-}
-
-std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<BoundCase>& cases,
-                                                          const std::vector<bool>& supported,
-                                                          const VerifyOptions& options) {
-  std::vector<std::pair<std::size_t, InputSpec>> specs;
-  std::size_t next_set = 0, last = cases.size();
-  for (std::size_t index = 0; index < cases.size(); ++index) {
-    const BoundCase& one = cases[index];
-    if (!supported[index]) continue;
-    const bool large = ElementsOf(one) > options.large_elements;
-    const InputSpec declared = DeclaredSpec(options, index);
-    specs.emplace_back(index, declared);
-    for (const InputSpec& changed : ChangesInPlace(one, declared, large)) {
-      specs.emplace_back(index, changed);
-    }
-    if (one.linear && AnyDrawnFloat(one)) specs.emplace_back(index, ExactSpec(options, index));
-    if (const auto set = SetOfLarge(one, options, index)) {
-      specs.emplace_back(index, SetSpec(options, index, *set));
-    }
-    if (!TakesSets(one, options)) continue;
-    std::size_t turn = next_set;
-    for (int i = 0; i < options.input_sets_per_case; ++i) {
-      specs.emplace_back(index, SetSpec(options, index, kSets[turn++ % kSets.size()]));
-    }
-    if (!Tells(one)) continue;
-    next_set = turn;
-    if (TakesRemainingSets(one, last < cases.size() ? &cases[last] : nullptr, options))
-      last = index;
-    if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
-  }
-  for (; last < cases.size() && next_set < kSets.size(); ++next_set) {
-    specs.emplace_back(last, SetSpec(options, last, kSets[next_set]));
-  }
-  return specs;
 }
 
 Verifier::Outcome Verifier::Run(const RunRequest& request, RunObservation* observation) {
@@ -479,8 +344,8 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
   if (!TakesSets(one.bound_case, options_)) return std::optional<Failure>();
   int ran = 0;
   std::size_t turn = next_set_;
-  for (std::size_t i = 0; i < kSets.size() && ran < options_.input_sets_per_case; ++i) {
-    const InputSet set = kSets[turn++ % kSets.size()];
+  for (std::size_t i = 0; i < kSetTurns.size() && ran < options_.input_sets_per_case; ++i) {
+    const InputSet set = kSetTurns[turn++ % kSetTurns.size()];
     FETTLE_ASSIGN_OR_RETURN(const bool possible, RunInputSet(one, index, set, report));
     if (set_failure_) return std::exchange(set_failure_, std::nullopt);
     ran += possible;
@@ -506,9 +371,9 @@ Verifier::Outcome Verifier::RemainingSets(const std::vector<CaseUnderTest>& case
   }
   if (last == cases.size()) return std::optional<Failure>();
   *failed_case = last;
-  for (; next_set_ < kSets.size(); ++next_set_) {
+  for (; next_set_ < kSetTurns.size(); ++next_set_) {
     FETTLE_RETURN_IF_ERROR(
-        RunInputSet(cases[last], last, kSets[next_set_], &(*reports)[last]).status());
+        RunInputSet(cases[last], last, kSetTurns[next_set_], &(*reports)[last]).status());
     if (set_failure_) break;
   }
   return std::exchange(set_failure_, std::nullopt);

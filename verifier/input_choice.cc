@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verifier/input_choice.h"
+
+#include <algorithm>
+
+#include "device/tensor_layout.h"
+#include "verifier/random.h"
+
+namespace fettle {
+namespace {
+
+// Those that large cases take one of.
+constexpr std::array kLargeSets = {InputSet::kScaleHuge, InputSet::kOffset, InputSet::kRowScales,
+                                   InputSet::kNonFinite};
+// Smaller cases hardly show what a set is about.
+constexpr std::int64_t kTellingElements = 64;
+
+}  // namespace
+
+bool AnyNonFinite(const BoundCase& bound_case) {
+  return std::any_of(bound_case.tensors.begin(), bound_case.tensors.end(),
+                     [](const BoundTensor& tensor) {
+                       return tensor.nonfinite && tensor.role != Role::kOut && !tensor.is_null;
+                     });
+}
+
+bool AnyDrawnFloat(const BoundCase& bound_case) {
+  return std::any_of(
+      bound_case.tensors.begin(), bound_case.tensors.end(), [](const BoundTensor& tensor) {
+        return tensor.role != Role::kOut && IsFloat(tensor.dtype) && tensor.elements() > 0 &&
+               (tensor.fill.kind == Fill::Kind::kNormal ||
+                tensor.fill.kind == Fill::Kind::kUniform);
+      });
+}
+
+InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
+  return {DeriveSeed(options.seed, "case", index)};
+}
+
+std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSpec& spec,
+                                      bool large) {
+  const InputSpec everything{DeriveSeed(spec.seed, "in place"), spec.set};
+  std::vector<std::int64_t> choices;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    if (CanFlip(bound_case.tensors[i])) choices.push_back(static_cast<std::int64_t>(i));
+  }
+  if (choices.empty()) return large ? std::vector{everything} : std::vector<InputSpec>();
+  const auto below = [&](std::int64_t count, std::uint64_t turn) {
+    return static_cast<std::int64_t>(
+        RandomBelow(static_cast<std::uint64_t>(count), spec.seed, turn));
+  };
+  InputSpec flip = spec;
+  flip.flip_tensor = choices[RandomBelow(choices.size(), spec.seed, 1)];
+  const BoundTensor& tensor = bound_case.tensors[static_cast<std::size_t>(flip.flip_tensor)];
+  flip.flip_element = below(tensor.elements(), 2);
+  const std::vector<std::int64_t> outputs = OutputTensors(bound_case);
+  if (!large || outputs.empty()) return {flip};
+  const auto first = static_cast<std::size_t>(outputs[0]);
+  const BoundTensor& output = bound_case.tensors[first];
+  const std::vector<std::int64_t> rows =
+      ChooseRows(output, ReferenceOptions{}.max_elements, DeriveSeed(spec.seed, "rows", first));
+  if (rows.empty()) return {flip};
+  if (RowCount(tensor) != RowCount(output) || RowElements(tensor) == 0) return {flip, everything};
+  const std::int64_t row =
+      rows[static_cast<std::size_t>(below(static_cast<std::int64_t>(rows.size()), 3))];
+  flip.flip_element = row * RowElements(tensor) + below(RowElements(tensor), 4);
+  return {flip};
+}
+
+InputSpec ExactSpec(const VerifyOptions& options, std::size_t index) {
+  return {DeriveSeed(options.seed, "exact", index), InputSet::kExactIntegers};
+}
+
+InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set) {
+  return {DeriveSeed(options.seed, InputSetName(set), index), set};
+}
+
+bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
+  return ElementsOf(bound_case) <= options.large_elements && AnyDrawnFloat(bound_case);
+}
+
+std::optional<InputSet> SetOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
+                                   std::size_t index) {
+  if (!options.sets_on_large || ElementsOf(bound_case) <= options.large_elements ||
+      !AnyDrawnFloat(bound_case)) {
+    return std::nullopt;
+  }
+  const std::size_t choices = kLargeSets.size() - (AnyNonFinite(bound_case) ? 0 : 1);
+  return kLargeSets[DeriveSeed(options.seed, "set of a large case", index) % choices];
+}
+
+bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
+
+bool TakesRemainingSets(const BoundCase& one, const BoundCase* last, const VerifyOptions& options) {
+  return TakesSets(one, options) && Tells(one) &&
+         (last == nullptr || ElementsOf(one) > ElementsOf(*last));
+}
+
+std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<BoundCase>& cases,
+                                                          const std::vector<bool>& supported,
+                                                          const VerifyOptions& options) {
+  std::vector<std::pair<std::size_t, InputSpec>> specs;
+  std::size_t next_set = 0, last = cases.size();
+  for (std::size_t index = 0; index < cases.size(); ++index) {
+    const BoundCase& one = cases[index];
+    if (!supported[index]) continue;
+    const bool large = ElementsOf(one) > options.large_elements;
+    const InputSpec declared = DeclaredSpec(options, index);
+    specs.emplace_back(index, declared);
+    for (const InputSpec& changed : ChangesInPlace(one, declared, large)) {
+      specs.emplace_back(index, changed);
+    }
+    if (one.linear && AnyDrawnFloat(one)) specs.emplace_back(index, ExactSpec(options, index));
+    if (const auto set = SetOfLarge(one, options, index)) {
+      specs.emplace_back(index, SetSpec(options, index, *set));
+    }
+    if (!TakesSets(one, options)) continue;
+    std::size_t turn = next_set;
+    for (int i = 0; i < options.input_sets_per_case; ++i) {
+      specs.emplace_back(index, SetSpec(options, index, kSetTurns[turn++ % kSetTurns.size()]));
+    }
+    if (!Tells(one)) continue;
+    next_set = turn;
+    if (TakesRemainingSets(one, last < cases.size() ? &cases[last] : nullptr, options))
+      last = index;
+    if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
+  }
+  for (; last < cases.size() && next_set < kSetTurns.size(); ++next_set) {
+    specs.emplace_back(last, SetSpec(options, last, kSetTurns[next_set]));
+  }
+  return specs;
+}
+
+}  // namespace fettle
