@@ -46,6 +46,7 @@ class Timer {
 
   DeviceState State() { return options_.read_state ? device_.State() : DeviceState(); }
   absl::StatusOr<double> Sample(Side side, bool warmup);
+  absl::StatusOr<double> RunGroup(Side side, int group, bool warmup);
   absl::Status EnqueueSample(Side side, int group);
   absl::StatusOr<DeviceGraph*> Graph(Side side, int group);
   absl::StatusOr<double> WarmUp(Side side);
@@ -102,10 +103,21 @@ absl::Status Timer::EnqueueSample(Side side, int group) {
   return absl::OkStatus();
 }
 
-// Nanoseconds per launch of one sample.
+// Nanoseconds per launch of one sample that counts. Others are run for side b, which has them
+// checked; side a passes them over where there are more groups.
 absl::StatusOr<double> Timer::Sample(Side side, bool warmup) {
   const int groups = std::max(1, pair_.slots() / launches_);
-  const int group = next_group_++ % groups;
+  for (int passed = 1;; ++passed) {
+    const int wanted = side == Side::kB && !warmup ? pair_.Wanted(launches_) : -1;
+    const int group = wanted >= 0 ? wanted / launches_ % groups : next_group_++ % groups;
+    const bool counts = warmup || pair_.Counts(group * launches_ % pair_.slots(), launches_);
+    if (!counts && side == Side::kA && passed < groups) continue;
+    FETTLE_ASSIGN_OR_RETURN(const double ns, RunGroup(side, group, warmup));
+    if (counts) return ns;
+  }
+}
+
+absl::StatusOr<double> Timer::RunGroup(Side side, int group, bool warmup) {
   if (graphs_) FETTLE_RETURN_IF_ERROR(Graph(side, group).status());  // Captured before the clock.
   const auto wall_start = clock_.Steady();
   if (!on_cpu()) FETTLE_RETURN_IF_ERROR(device_.Spin(kLeadSpin));

@@ -228,16 +228,16 @@ absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& reques
   const nanoseconds limit = request.time_cap * 2 + request.launch_limit * 4 +
                             nanoseconds(static_cast<std::int64_t>(8e9 * request.warmup_seconds)) +
                             options_.grace;
-  FETTLE_ASSIGN_OR_RETURN(
-      Answer answer,
-      AskCase(kOpTime, ToJson(request, sent_.FormOf(request.bound_case)), request.bound_case,
-              request.files, request.want_outputs ? 1 : 0, limit));
+  const int sets = !request.want_outputs ? 0 : request.single_seeds.empty() ? 1 : 2;
+  FETTLE_ASSIGN_OR_RETURN(Answer answer,
+                          AskCase(kOpTime, ToJson(request, sent_.FormOf(request.bound_case)),
+                                  request.bound_case, request.files, sets, limit));
   absl::StatusOr<TimeObservation> observation = TimeObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
   device_ns_ += observation->device_ns;
-  if (request.want_outputs) {
-    FETTLE_ASSIGN_OR_RETURN(observation->outputs,
-                            TakeOutputs(answer, OutputSizes(request.bound_case)));
+  for (int set = 0; set < sets && observation->sampled; ++set) {
+    FETTLE_ASSIGN_OR_RETURN(Outputs outputs, TakeOutputs(answer, OutputSizes(request.bound_case)));
+    std::move(outputs.begin(), outputs.end(), std::back_inserter(observation->outputs));
   }
   return observation;
 }
