@@ -111,6 +111,15 @@ absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_
   return row;
 }
 
+absl::Status SettleDeviceTime(Connection& db, std::string_view job_id, std::int64_t sequence,
+                              std::int64_t device_ms) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached("UPDATE agent_calls SET device_ms = ? WHERE job_id = ? AND sequence = ?"));
+  RowBinder(*update).Int(device_ms).Text(job_id).Int(sequence);
+  return update->Run();
+}
+
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement update,

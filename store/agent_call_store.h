@@ -27,6 +27,9 @@ absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::st
 // With request and reply. kNotFound.
 absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_id,
                                            std::int64_t sequence);
+// The device time of a call that ended without an answer, instead of its reservation.
+absl::Status SettleDeviceTime(Connection& db, std::string_view job_id, std::int64_t sequence,
+                              std::int64_t device_ms);
 // Calls that were in flight when the last server ended become lost, at their reservation.
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns);
 

@@ -44,7 +44,9 @@ absl::Status DropDirection(Connection& db, std::string_view job_id, std::string_
 absl::StatusOr<std::vector<DirectionRow>> LiveDirections(Connection& db, std::string_view job_id,
                                                          std::int64_t now_ns);
 
-absl::Status InsertTry(Connection& db, const TryRow& row);
+// Sets the row's sequence.
+absl::Status InsertTry(Connection& db, TryRow& row);
+absl::Status UpdateTry(Connection& db, const TryRow& row);
 absl::StatusOr<std::int64_t> CountTries(Connection& db, std::string_view job_id);
 
 }  // namespace fettle

@@ -31,6 +31,10 @@ struct UnitRunnerOptions {
   SanitizeFunction sanitize;      // Of tests: instead of it, and on any device.
 };
 
+// Device time that a unit took before it ended with this error of UnitRunner::Run; at most, where
+// what it ran did not say.
+std::int64_t DeviceNsOf(const absl::Status& status);
+
 // Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md
 // 3). The worker process feeds it from the server's stream; `fettle check`, `try` and `verify` use
 // it directly.
