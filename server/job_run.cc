@@ -25,7 +25,10 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
 
-constexpr std::size_t kMaxNotes = 100;               // Waiting to be stored.
+constexpr std::size_t kMaxNotes = 100;  // Waiting to be stored.
+// Of its time, a job may lose to a crash a fiftieth, within these bounds.
+constexpr std::int64_t kMinWallStoreMs = 5'000;
+constexpr std::int64_t kMaxWallStoreMs = 60'000;
 constexpr std::chrono::milliseconds kIdleTick{500};  // Budgets of time are looked at so often.
 
 // Device time of a job that has ended, or was resumed since.
@@ -98,12 +101,19 @@ void JobRun::AddNote(std::string code, std::string text) {
 
 bool JobRun::mostly_waits() const { return MostlyWaits(job_.proposer); }
 
+// A job that waits for hours changes nothing meanwhile, and a crash must not give them back to it.
+bool JobRun::WallTimeOwed() const {
+  if (job_.budget.wall_ms == 0 || job_.started_ns == 0) return false;
+  const std::int64_t often = std::clamp(job_.budget.wall_ms / 50, kMinWallStoreMs, kMaxWallStoreMs);
+  return OverTimeMs() + job_.budget.wall_ms - job_.spent.wall_ms >= often;
+}
+
 absl::Status JobRun::StoreCharges() {
   std::deque<std::pair<std::string, std::string>> notes;
   {
     const std::lock_guard lock(inbox_->mutex);
     notes = inbox_->notes;
-    const bool recount = (idle_ && inbox_->charges != inbox_->counted) ||
+    const bool recount = (idle_ && inbox_->charges != inbox_->counted) || WallTimeOwed() ||
                          device_time_->spent_ms() != job_.spent.device_ms;
     if (notes.empty() && !recount) return absl::OkStatus();
   }

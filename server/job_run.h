@@ -128,6 +128,8 @@ class JobRun {
   // Each returns whether it did anything.
   absl::StatusOr<bool> Step(std::stop_token stop);
   absl::Status StoreCharges();
+  // Whether much of its time is not stored yet.
+  bool WallTimeOwed() const;
   // What a call to a model costs has changed.
   void CountCharges();
   // Takes up the device time of a job, ended ones included.

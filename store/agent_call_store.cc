@@ -72,7 +72,8 @@ absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement update,
       db.Cached("UPDATE agent_calls SET (state, reply_zst, error, tokens, usd, device_ms, "
-                "ended_ns) = (?, ?, ?, ?, ?, ?, ?) WHERE job_id = ? AND sequence = ?"));
+                "ended_ns) = (?1, ?2, ?3, ?4, ?5, iif(?1 = 'answered', ?6, device_ms), ?7) WHERE "
+                "job_id = ?8 AND sequence = ?9"));
   RowBinder(*update)
       .Text(row.state)
       .Blob(Packed(row.reply))

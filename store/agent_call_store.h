@@ -19,7 +19,8 @@ namespace fettle {
 
 // Gives the row the job's next sequence.
 absl::Status InsertAgentCall(Connection& db, AgentCallRow& row);
-// Writes state, reply, error, charges and end.
+// Writes state, reply, error, charges and end. Device time only with an answer: see
+// SettleDeviceTime.
 absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row);
 // In order, after `after`; without request and reply.
 absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::string_view job_id,

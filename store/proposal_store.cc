@@ -139,6 +139,13 @@ absl::StatusOr<bool> PutDirection(Connection& db, std::string_view job_id, const
   return mine != 0;
 }
 
+absl::Status DropDirectionsAfter(Connection& db, std::string_view job_id, std::int64_t ns) {
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement drop,
+                          db.Cached("DELETE FROM directions WHERE job_id = ? AND until_ns > ?"));
+  RowBinder(*drop).Text(job_id).Int(ns);
+  return drop->Run();
+}
+
 absl::Status DropDirection(Connection& db, std::string_view job_id, std::string_view direction,
                            std::string_view holder) {
   FETTLE_ASSIGN_OR_RETURN(

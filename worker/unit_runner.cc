@@ -2,14 +2,12 @@
 #include "worker/unit_runner.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <list>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include <absl/strings/cord.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include "worker/lane_gate.h"
 #include "worker/runner_client.h"
 #include "worker/toolchains.h"
+#include "worker/unit_device_time.h"
 #include "worker/unit_job.h"
 #include "worker/unit_stop.h"
 
@@ -29,7 +28,6 @@ namespace fettle {
 namespace {
 
 constexpr std::size_t kParsedTasks = 32;
-constexpr char kDeviceTimeUrl[] = "fettle/device-ns";
 
 // A folder that goes away with its owner; none when empty.
 class TemporaryFolder {
@@ -166,8 +164,7 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
     status = absl::DeadlineExceededError(
         fmt::format("unit {} did not end within its {} ms", unit.id, unit.deadline_ms));
   }
-  status.SetPayload(kDeviceTimeUrl, absl::Cord(std::to_string(job.device_ns())));
-  return status;
+  return WithDeviceNs(std::move(status), job.device_ns());
 }
 
 absl::StatusOr<nlohmann::json> UnitRunnerImpl::CeilingsOf(const std::string& device_id,
@@ -244,15 +241,6 @@ struct Lanes {
 };
 
 }  // namespace
-
-std::int64_t DeviceNsOf(const absl::Status& status) {
-  std::int64_t device_ns = 0;
-  if (const auto payload = status.GetPayload(kDeviceTimeUrl)) {
-    const std::string text(*payload);
-    std::from_chars(text.data(), text.data() + text.size(), device_ns);
-  }
-  return device_ns;
-}
 
 absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions options) {
   if (options.runner_path.empty()) options.runner_path = BesideThisProgram();

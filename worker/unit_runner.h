@@ -31,10 +31,6 @@ struct UnitRunnerOptions {
   SanitizeFunction sanitize;      // Of tests: instead of it, and on any device.
 };
 
-// Device time that a unit took before it ended with this error of UnitRunner::Run; at most, where
-// what it ran did not say.
-std::int64_t DeviceNsOf(const absl::Status& status);
-
 // Carries out work units on this machine: compile lane, then the device's exclusive lane (DESIGN.md
 // 3). The worker process feeds it from the server's stream; `fettle check`, `try` and `verify` use
 // it directly.
@@ -52,7 +48,7 @@ class UnitRunner {
   virtual nlohmann::json compilers() const = 0;
 
   // Runs one unit to its result. The candidate's failures are in the result; an error means that
-  // the unit could not be judged and may be run again:
+  // the unit could not be judged and may be run again (DeviceNsOf says what it took):
   //   kCancelled, kDeadlineExceeded (of the unit, while waiting), kUnavailable (compiler, device or
   //   runner missing), kNotFound (a blob), kInvalidArgument (malformed unit), kResourceExhausted.
   // `progress` gets short lines ("verifying checked/2"); may be empty.

@@ -21,6 +21,7 @@
 #include "worker/blob_client.h"
 #include "worker/held_units.h"
 #include "worker/runner_protocol.h"
+#include "worker/unit_device_time.h"
 
 namespace fettle {
 namespace {

@@ -2,6 +2,8 @@
 // The budget of device time, which nothing may pass: units that take far longer than was left, that
 // are cancelled, or whose workers die.
 
+#include "server/device_time.h"
+
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -9,7 +11,8 @@
 #include <gmock/gmock.h>
 
 #include "fettle/v1/proposals.grpc.pb.h"
-#include "server/device_time.h"
+#include "store/proposal_store.h"
+#include "store/store.h"
 #include "tests/server/server_fixture.h"
 
 namespace fettle {
@@ -83,7 +86,8 @@ class DeviceBudgetTest : public ServerTest {
     v1::TryProposalRequest request;
     request.set_job_id(id);
     request.set_mode("check");
-    request.mutable_change()->set_source(ScaleTask(1)["kernel.cu"] + "\n// " + marker + "\n");
+    request.mutable_change()->set_kernel_json(
+        nlohmann::json{{"source", ScaleTask(1)["kernel.cu"] + "// " + marker + "\n"}}.dump());
     v1::TryProposalResponse response;
     return proposals_->TryProposal(&context, request, &response);
   }
@@ -144,7 +148,8 @@ TEST_F(DeviceBudgetTest, ATaskWhoseChecksTakeMoreEndsThereAndIsCheckedAgain) {
   Watch(id);
   v1::Job job = GetJob(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_THAT(job.message(), HasSubstr("device time of 0.05 s is spent before the task was checked"));
+  EXPECT_THAT(job.message(),
+              HasSubstr("device time of 0.05 s is spent before the task was checked"));
   EXPECT_EQ(job.spent().device_ms(), 50);
   takes_ns = 20'000'000;
   grpc::ClientContext context;
@@ -226,20 +231,33 @@ TEST_F(DeviceBudgetTest, AttemptsThatFailAreChargedAndCutTheNext) {
   EXPECT_EQ(job.spent().device_ms(), 22 + 5 * static_cast<std::int64_t>(caps.size() - 2));
 }
 
-// A server that dies while a try is under way charges it at its reservation.
-TEST_F(DeviceBudgetTest, ATryInFlightAtACrashStaysReserved) {
+// A server that dies while a try is under way leaves it in the store at its reservation.
+TEST_F(DeviceBudgetTest, ATryInFlightAtACrashIsChargedAtItsReservation) {
   Begin(Held);
   const std::string id = Start("external", /*device_ms=*/1'000);
   AwaitSearch(id);
-  grpc::ClientContext context;
-  std::thread caller([&] { Try(context, id, "held").ok(); });
-  ASSERT_TRUE(worker_->WaitForLeases(2));
   worker_.reset();
+  proposals_.reset();
   server_.reset();
-  caller.join();
+  {
+    const auto store = Store::Open({.data_dir = folder_.str() + "/data"});
+    ASSERT_TRUE(store.ok()) << store.status();
+    TryRow row;
+    row.job_id = id;
+    row.mode = "check";
+    row.verdict = kOpenTry;
+    row.device_ms = 300;
+    ASSERT_TRUE((*store)->Write([&](Connection& db) { return InsertTry(db, row); }).ok());
+  }
   Begin(Held);
-  AwaitSpent(id, 1);
-  EXPECT_LE(GetJob(id).spent().device_ms(), 500);
+  AwaitSpent(id, 300);
+  EXPECT_EQ(GetJob(id).spent().device_ms(), 300);
+  // 700 ms are left, of which a try gets half.
+  grpc::ClientContext context;
+  std::thread caller([&] { EXPECT_FALSE(Try(context, id, "held").ok()); });
+  EXPECT_TRUE(worker_->WaitForLeases(1));
+  context.TryCancel();
+  caller.join();
 }
 
 }  // namespace
