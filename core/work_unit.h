@@ -28,6 +28,9 @@ struct KernelUnderTest {
   TunableValues values;
 };
 
+// Reason of the verdict on a unit that reached its cap of device time.
+inline constexpr char kDeviceTimeReason[] = "device_time";
+
 struct WorkUnit {
   std::string id;
   int attempt = 1;
@@ -51,6 +54,9 @@ struct WorkUnit {
   std::string only_case;              // `fettle try --case`: this label alone.
   double time_cap_s = 20;             // Per timed case.
   std::int64_t deadline_ms = 120000;  // For the whole unit, from its lease.
+  // The most device time that it may take: it ends there with UNMEASURABLE, kDeviceTimeReason. 0:
+  // no limit.
+  std::int64_t device_cap_ms = 0;
 };
 
 // One compiled build of a kernel (a family member, a specialized dim).

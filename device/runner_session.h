@@ -128,6 +128,8 @@ struct TimeRequest {
   bool cold = true;                 // Rotate buffers; else the same buffers each time.
   bool screen_only = false;         // A few pairs; drops what is clearly slower.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
+  // The samples of both sides may take this much device time in all; 0: no limit.
+  std::chrono::nanoseconds device_cap{0};
   bool want_outputs = true;   // Of timed launches of b: one randomly chosen sample's.
   bool keep_outputs = false;  // The same, left on the device for FetchOutputs.
   // Not a comparison: b alone at these duty ratios (profiler/duty.h), for `duty_span` each.

@@ -58,6 +58,8 @@ struct TimingOptions {
   bool read_state = true;  // Clocks, power and throttling around each block; else unknown.
   std::chrono::nanoseconds time_cap{20'000'000'000};
   std::chrono::nanoseconds launch_limit{10'000'000'000};
+  // Of all samples in all, kDeadlineExceeded beyond; 0: no limit.
+  std::chrono::nanoseconds device_cap{0};
   std::chrono::nanoseconds shortest_sample{200'000};  // Shorter kernels are launched k times.
   std::chrono::nanoseconds idle{5'000'000};           // Between blocks.
   // Asked after each block; true stops.

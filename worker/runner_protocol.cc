@@ -249,6 +249,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
                          {"launch_limit_ns", request.launch_limit.count()},
                          {"want_outputs", request.want_outputs},
                          {"keep_outputs", request.keep_outputs}};
+  if (request.device_cap.count() > 0) json["device_cap_ns"] = request.device_cap.count();
   if (!request.duty_ratios.empty()) {
     json["duty_ratios"] = JsonNumbers(request.duty_ratios);
     json["duty_span_ns"] = request.duty_span.count();
@@ -259,7 +260,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   TimeRequest request;
   JsonReader reader(json, "time");
-  std::int64_t limit = 0, cap = 0, span = request.duty_span.count();
+  std::int64_t limit = 0, cap = 0, device_cap = 0, span = request.duty_span.count();
   reader.Nested("case", request.bound_case,
                 [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("a", request.a, KernelFromJson);
@@ -279,12 +280,16 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, Rece
   reader.Get("launch_limit_ns", limit);
   reader.Get("want_outputs", request.want_outputs);
   reader.Get("keep_outputs", request.keep_outputs);
+  reader.GetOptional("device_cap_ns", device_cap);
   reader.GetOptional("duty_ratios", request.duty_ratios);
   reader.GetOptional("duty_span_ns", span);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   FETTLE_ASSIGN_OR_RETURN(request.duty_span, CheckLimit(span, "time.duty_span_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
+  if (device_cap != 0) {
+    FETTLE_ASSIGN_OR_RETURN(request.device_cap, CheckLimit(device_cap, "time.device_cap_ns"));
+  }
   return request;
 }
 

@@ -36,6 +36,7 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   options.order_seed = request.order_seed;
   options.time_cap = request.time_cap;
   options.launch_limit = request.launch_limit;
+  options.device_cap = request.device_cap;
   if (request.screen_only) {
     options.min_blocks = options.max_blocks = kScreenBlocks;
     options.pairs_per_block = kScreenPairs;
