@@ -54,7 +54,7 @@ absl::Status JobRun::LoadDenominator() {
   FETTLE_ASSIGN_OR_RETURN(denominator_, FindDenominator(context_.store, *task_, job_));
   std::optional<CandidateRow> incumbent;
   std::optional<VariantRow> incumbent_variant;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::int64_t longest, LongestDeviceNs(db, id_));
     longest_device_ms_ = DeviceMs(longest);
     if (job_.incumbent_ordinal == 0) return absl::OkStatus();
@@ -82,7 +82,7 @@ std::int64_t JobRun::StageBudget() const {
 
 absl::Status JobRun::PrepareSearch() {
   FETTLE_RETURN_IF_ERROR(LoadDenominator());
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(stage_candidates_, CountCandidates(db, id_, job_.stage));
     return absl::OkStatus();
   }));
@@ -117,7 +117,7 @@ absl::Status JobRun::PrepareSearch() {
 absl::Status JobRun::RestoreFits() {
   if (job_.stage != job_stage::kSearch) return absl::OkStatus();
   std::vector<ProposalRow> rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, FitProposals(db, id_));
     return absl::OkStatus();
   }));
@@ -133,7 +133,7 @@ absl::Status JobRun::ReplayOutcomes() {
   std::int64_t after = 0;
   while (true) {
     std::vector<CandidateRow> rows;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(rows, JudgedCandidates(db, id_, job_.stage, after, kReplayPage));
       return absl::OkStatus();
     }));
@@ -297,7 +297,7 @@ JobRun::Open JobRun::MakeOpen(const Proposal& proposal) const {
 
 absl::StatusOr<int> JobRun::TakeProposals(int room) {
   std::vector<ProposalRow> rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, QueuedProposals(db, id_, room));
     return absl::OkStatus();
   }));
@@ -314,7 +314,7 @@ absl::StatusOr<int> JobRun::TakeProposals(int room) {
     proposal.rationale = row.rationale;
     Open open = MakeOpen(proposal);
     std::optional<CandidateRow> known;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, open.row.digest));
       return absl::OkStatus();
     }));
@@ -344,7 +344,7 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
     Open open = MakeOpen(proposal);
     const CandidateRow& row = open.row;
     std::optional<CandidateRow> known;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, row.digest));
       return absl::OkStatus();
     }));

@@ -73,9 +73,10 @@ targets:
         if not folder.exists():
             shutil.copytree(SOURCE / "tests" / "e2e" / "tasks" / "scale", folder)
             text = (folder / "task.yaml").read_text()
-            values = ", ".join(map(str, range(2000)))
-            text = text.replace("tunables: {}", f"tunables: {{V: [{values}], W: [{values}]}}")
-            text = text.replace("  values: {}", "  values: {V: 0, W: 0}")
+            values = ", ".join(map(str, range(40)))
+            names = "TUVW"
+            text = text.replace("tunables: {}", "tunables: {%s}" % ", ".join(f"{name}: [{values}]" for name in names))
+            text = text.replace("  values: {}", "  values: {%s}" % ", ".join(f"{name}: 0" for name in names))
             (folder / "task.yaml").write_text(text)
         return folder
 
