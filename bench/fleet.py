@@ -3,7 +3,8 @@
 """Figures of a fleet whose workers only wait (tests/fleet):
    bench/fleet.py [--nodes 32] [--gpus 8] [--unit-ms 1000] [--slots 2] [--seconds 60]
    bench/fleet.py --without-slurm [--workers 256] [--processes 8] ...
-Prints latency from a unit's row to its lease and to the worker that has it, candidates per second,
+Prints latency from a unit's row to its lease (its own row not yet on the disk) and to the worker that
+has it (both are), whole candidates per second (row, lease, result and verdict, all durable),
 how busy the workers are, the server's memory and processor time, and how soon leases come back.
 Workers come from a Slurm cluster on loopback (needs root and Debian's Slurm), or a few processes
 hold them all, each with a TLS connection of its own: what the server costs is the same."""
@@ -39,6 +40,18 @@ def status(pid):
     return memory, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def sync_times(folder):
+    """What one fsync costs here, in ms: the least that a durable row waits for."""
+    times = []
+    with open(folder / "probe", "wb", buffering=0) as probe:
+        for _ in range(200):
+            probe.write(bytes(8192))
+            begin = time.perf_counter()
+            os.fdatasync(probe.fileno())
+            times.append((time.perf_counter() - begin) * 1e3)
+    return times
+
+
 class SlurmFleet(fleet_test.FleetTest):
     options = None
 
@@ -68,19 +81,21 @@ class SlurmFleet(fleet_test.FleetTest):
         start, (_, cpu) = time.time(), status(self.fettle.server.pid)
         time.sleep(options.seconds)
         end, (memory, cpu_end) = time.time(), status(self.fettle.server.pid)
-        rows = self.rows("SELECT id, attempt, created_ns, leased_ns, ended_ns FROM units WHERE job_id = ? "
-                         "AND state = 'done' AND leased_ns > ? AND ended_ns < ?", job_id,
-                         int(start * 1e9), int(end * 1e9))
+        done = self.rows("SELECT id, attempt, created_ns, leased_ns, ended_ns FROM units WHERE job_id = ? "
+                         "AND state = 'done' AND ended_ns BETWEEN ? AND ?", job_id, int(start * 1e9),
+                         int(end * 1e9))
+        rows = [row for row in done if row[2] > start * 1e9]
         span = end - start
-        print(f"units done: {len(rows)} in {span:.1f} s = {len(rows) / span:.1f}/s; "
+        print(f"units done: {len(done)} in {span:.1f} s = {len(done) / span:.1f}/s; "
               f"a perfect fleet: {places * 1000 / max(options.unit_ms, 1):.1f}/s")
         if options.unit_ms:
-            print(f"busy: {100 * len(rows) * options.unit_ms / 1000 / span / places:.1f} %")
+            print(f"busy: {100 * len(done) * options.unit_ms / 1000 / span / places:.1f} %")
         print(f"lease to stored result: {spread([(row[4] - row[3]) / 1e6 for row in rows])}")
         print(f"row to lease: {spread([(row[3] - row[2]) / 1e6 for row in rows])}")
-        came = {row[:2]: row[2] for row in self.begun()}
+        came = {row[:2]: row[6] for row in self.begun()}
         waits = [came[row[:2]] * 1e3 - row[2] / 1e6 for row in rows if row[:2] in came]
-        print(f"row to its beginning on the worker: {spread(waits)}")
+        print(f"row to its arrival at the worker: {spread(waits)}")
+        print(f"fdatasync of 8 KiB in {self.fettle.home.parent}: {spread(sync_times(self.fettle.home))}")
         print(f"server: {memory['VmRSS']:.0f} MB, at most {memory['VmHWM']:.0f} MB; "
               f"{100 * (cpu_end - cpu) / span:.0f} % of a core")
         if options.unit_ms:

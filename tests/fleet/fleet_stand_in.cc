@@ -5,7 +5,8 @@
 //   fleet_stand_in worker [--idle-exit SECONDS] [--until TIME] [--slots N] [--workers N]
 // --workers: so many workers in this one process, each with a connection of its own.
 // FETTLE_STAND_IN_MS: how long a unit takes; FETTLE_STAND_IN_MODEL: the device it offers;
-// FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt seconds-since-1970" as each begins.
+// FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt began pid node devices came" as each
+// begins, times in seconds since 1970.
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
@@ -52,11 +53,12 @@ class StandIn final : public UnitRunner {
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore&,
                                  const std::function<void(std::string)>&,
                                  std::stop_token stop) override {
+    const double came = Now();
     // One at a time, as on a device.
     std::unique_lock lock(mutex_);
     if (!free_.wait(lock, stop, [this] { return !busy_; })) return absl::CancelledError("stopped");
     busy_ = true;
-    Log(unit);
+    Log(unit, came);
     const std::chrono::milliseconds time(std::atoi(Variable("FETTLE_STAND_IN_MS", "100").c_str()));
     wake_.wait_for(lock, stop, time, [] { return false; });
     busy_ = false;
@@ -76,17 +78,19 @@ class StandIn final : public UnitRunner {
   nlohmann::json DeviceStates() override { return nlohmann::json::array(); }
 
  private:
-  static void Log(const WorkUnit& unit) {
+  static double Now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+  static void Log(const WorkUnit& unit, double came) {
     const std::string file = Variable("FETTLE_STAND_IN_LOG", "");
     if (file.empty()) return;
-    const double now =
-        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     // One write: several workers append to the file.
     std::FILE* out = std::fopen(file.c_str(), "a");
     if (out == nullptr) return;
     const std::string line =
-        fmt::format("{} {} {:.6f} {} {} {}\n", unit.id, unit.attempt, now, getpid(),
-                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"));
+        fmt::format("{} {} {:.6f} {} {} {} {:.6f}\n", unit.id, unit.attempt, Now(), getpid(),
+                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"), came);
     std::fwrite(line.data(), 1, line.size(), out);
     std::fclose(out);
   }
