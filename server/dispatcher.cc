@@ -58,7 +58,9 @@ void Dispatcher::Stop() {
     stopping_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  store_.Flush();  // What it was to tell refers to sessions and to owners of units.
 }
 
 void Dispatcher::Post(std::function<void()> task) {
@@ -129,10 +131,7 @@ void Dispatcher::CancelUnit(const std::string& unit_id) {
       }
     }
     if (runs) {
-      v1::ServerMessage message;
-      message.mutable_cancel()->set_unit_id(unit_id);
-      message.mutable_cancel()->set_attempt(unit.ticket.row.attempt);
-      holder->second.link->Send(std::move(message));
+      TellCancel(holder->second, unit_id, unit.ticket.row.attempt);
       --holder->second.view.held;
       views_stale_ = true;
     }
@@ -311,7 +310,7 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   worker.last_seen = clock_.Steady();
   v1::ServerMessage welcome;
   welcome.mutable_welcome()->set_heartbeat_ms(options_.heartbeat.count());
-  worker.link->Send(std::move(welcome));
+  Tell(worker, std::move(welcome));
   for (const auto& [unit_id, attempt] : parsed->held) {
     const auto found = units_.find(unit_id);
     if (found != units_.end() && found->second->state == State::kUnclaimed &&
@@ -325,10 +324,7 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
       ++worker.view.held;
       continue;
     }
-    v1::ServerMessage cancel;
-    cancel.mutable_cancel()->set_unit_id(unit_id);
-    cancel.mutable_cancel()->set_attempt(attempt);
-    worker.link->Send(std::move(cancel));
+    TellCancel(worker, unit_id, attempt);
   }
   spdlog::info("worker_connected worker={} host={} slots={}", worker.view.id, worker.view.host,
                worker.view.slots);
@@ -381,7 +377,7 @@ void Dispatcher::HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat)
   views_stale_ = true;
   if (changed.empty()) return;
   // Nothing waits for these rows: where they cannot be stored, the next change tries again.
-  const absl::Status stored = store_.Write([&changed](Connection& db) -> absl::Status {
+  const absl::Status stored = store_.WriteAhead([&changed](Connection& db) -> absl::Status {
     for (const DeviceReportRow& row : changed) {
       FETTLE_RETURN_IF_ERROR(PutDeviceReport(db, row));
     }
@@ -572,13 +568,26 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts,
   queue.insert(queue.begin(), ticket.row.id);
 }
 
+void Dispatcher::Tell(const Worker& worker, v1::ServerMessage message) {
+  store_.WhenDurable([link = worker.link, message = std::move(message)]() mutable {
+    link->Send(std::move(message));
+  });
+}
+
+void Dispatcher::TellCancel(const Worker& worker, const std::string& unit_id, int attempt) {
+  v1::ServerMessage message;
+  message.mutable_cancel()->set_unit_id(unit_id);
+  message.mutable_cancel()->set_attempt(attempt);
+  Tell(worker, std::move(message));
+}
+
 void Dispatcher::Acknowledge(WorkerLink* link, const std::string& unit_id, int attempt) {
   const auto worker = workers_.find(link);
   if (worker == workers_.end()) return;
   v1::ServerMessage message;
   message.mutable_ack()->set_unit_id(unit_id);
   message.mutable_ack()->set_attempt(attempt);
-  worker->second.link->Send(std::move(message));
+  Tell(worker->second, std::move(message));
 }
 
 void Dispatcher::Expire(SteadyTime now) {
@@ -598,10 +607,7 @@ void Dispatcher::Expire(SteadyTime now) {
       GiveBack(*unit, "the server restarted and its worker did not come back", /*counts=*/false);
     } else if (unit->state == State::kLeased) {
       if (const auto holder = workers_.find(unit->holder); holder != workers_.end()) {
-        v1::ServerMessage cancel;
-        cancel.mutable_cancel()->set_unit_id(id);
-        cancel.mutable_cancel()->set_attempt(unit->ticket.row.attempt);
-        holder->second.link->Send(std::move(cancel));
+        TellCancel(holder->second, id, unit->ticket.row.attempt);
       }
       GiveBack(*unit, fmt::format("no result within {} ms", unit->ticket.unit.deadline_ms),
                /*counts=*/true);
@@ -748,7 +754,7 @@ void Dispatcher::Lease(Unit& unit, Worker& worker) {
 
 bool Dispatcher::Commit() {
   if (!changes_.empty()) {
-    const absl::Status stored = store_.Write([&](Connection& db) -> absl::Status {
+    const absl::Status stored = store_.WriteAhead([&](Connection& db) -> absl::Status {
       for (const RowChange& change : changes_) {
         FETTLE_RETURN_IF_ERROR(change.insert ? InsertUnit(db, change.row)
                                              : UpdateUnit(db, change.row));
@@ -764,7 +770,7 @@ bool Dispatcher::Commit() {
   }
   std::vector<std::function<void()>> actions;
   actions.swap(after_commit_);
-  for (const auto& action : actions) action();
+  for (auto& action : actions) store_.WhenDurable(std::move(action));
   return true;
 }
 

@@ -83,8 +83,8 @@ struct UnitTicket {
   int deaths = 0;          // Workers that died with it.
   std::string toolchain;   // Nonempty: only a worker with this one may run it.
   std::string other_than;  // Rather not this worker.
-  // Called once, on the dispatcher's thread; must not block. With a result, the owner then calls
-  // Settle (it is stored) or Reject (it is unusable).
+  // Called once, on the dispatcher's thread or the store's; must not block. With a result, the
+  // owner then calls Settle (it is stored) or Reject (it is unusable).
   std::function<void(UnitEnd)> done;
   // May be empty. Called on the dispatcher's thread for every attempt that ended without a result,
   // cancelled ones included, with the device time that it took: as its worker said, else at most
@@ -206,12 +206,16 @@ class Dispatcher {
   std::int64_t MostDeviceMs(const Unit& unit) const;
   // The worker of a cancelled unit has said what it took, or will not.
   void ChargeCancelled(const UnitAttempt& attempt, std::optional<std::int64_t> device_ms);
+  // Sends once all that is written by now is on the disk, in order.
+  void Tell(const Worker& worker, v1::ServerMessage message);
+  void TellCancel(const Worker& worker, const std::string& unit_id, int attempt);
   void Acknowledge(WorkerLink* link, const std::string& unit_id, int attempt);
   void Expire(std::chrono::steady_clock::time_point now);
   void AssignAll();
   bool AssignOne(Worker& worker);
   void Lease(Unit& unit, Worker& worker);
-  // Writes the collected row changes, then runs the collected actions. False: kept for later.
+  // Writes the collected row changes, and has the collected actions run once they are on the disk.
+  // False: kept for later.
   bool Commit();
   void Publish();
   void PublishCounts();

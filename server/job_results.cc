@@ -103,8 +103,13 @@ absl::Status JobRun::HandleOutcome(const UnitEnd& outcome) {
     FETTLE_RETURN_IF_ERROR(HandleEvaluation(outcome, *result));
   }
   poison_in_a_row_ = 0;
-  context_.dispatcher.Settle(outcome.unit.id);
+  SettleWhenDurable(outcome.unit.id);
   return absl::OkStatus();
+}
+
+void JobRun::SettleWhenDurable(const std::string& unit_id) {
+  context_.store.WhenDurable(
+      [&dispatcher = context_.dispatcher, unit_id] { dispatcher.Settle(unit_id); });
 }
 
 absl::Status JobRun::StoreUnitResult(Connection& db, JobRow& job, const UnitEnd& outcome,
@@ -341,7 +346,7 @@ absl::StatusOr<VariantRow> JobRun::MakeVariant(const Open& open, const UnitEnd& 
   input.confirm_unit = &outcome.unit;
   input.fettle_version = context_.version;
   std::optional<EvaluationRow> search;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(
         search, FindEvaluation(db, UnitId(id_, open.row.ordinal, UnitPurpose::kEvaluate)));
     FETTLE_ASSIGN_OR_RETURN(input.parents, ParentChain(db, id_, open.row));
@@ -354,7 +359,7 @@ absl::StatusOr<VariantRow> JobRun::MakeVariant(const Open& open, const UnitEnd& 
 
 absl::StatusOr<nlohmann::json> JobRun::AttemptsOf(const std::string& unit_id) const {
   std::vector<UnitRow> rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, UnitAttempts(db, unit_id));
     return absl::OkStatus();
   }));
@@ -375,7 +380,7 @@ absl::Status JobRun::HandlePoison(const UnitEnd& outcome) {
   if (outcome.unit.kind == UnitKindName(UnitKind::kRegister)) {
     FETTLE_RETURN_IF_ERROR(
         Finish(job_state::kFailed, "the task could not be registered: " + message));
-    context_.dispatcher.Settle(outcome.unit.id);
+    SettleWhenDurable(outcome.unit.id);
     return absl::OkStatus();
   }
   const auto found = open_.find(outcome.unit.ordinal);
@@ -391,7 +396,7 @@ absl::Status JobRun::HandlePoison(const UnitEnd& outcome) {
     }));
     Judged(row, verdict);
   }
-  context_.dispatcher.Settle(outcome.unit.id);
+  SettleWhenDurable(outcome.unit.id);
   if (++poison_in_a_row_ >= limits::kMaxPoisonInARow) {
     return Finish(job_state::kFailed,
                   fmt::format("{} units in a row could not be judged; the last: {}",

@@ -71,6 +71,7 @@ void JobRun::Stop() {
   propose_stop_.request_stop();
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
+  context_.store.Flush();
 }
 
 void JobRun::Cancel() {
@@ -271,7 +272,7 @@ absl::Status JobRun::Commit(const Change& change) {
     const std::lock_guard lock(inbox_->mutex);
     counted = inbox_->charges;
   }
-  if (absl::Status stored = context_.store.Write([&](Connection& db) -> absl::Status {
+  if (absl::Status stored = context_.store.WriteAhead([&](Connection& db) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(change(db, next));
         if (UsesModels(next.proposer)) {
           FETTLE_ASSIGN_OR_RETURN(const AgentCharges charges, SumAgentCalls(db, id_));
@@ -310,7 +311,7 @@ absl::StatusOr<bool> JobRun::Step(std::stop_token stop) {
 }
 
 absl::Status JobRun::LoadTask() {
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(std::optional<TaskRow> row, FindTask(db, job_.task_digest));
     if (!row.has_value()) return absl::DataLossError("the job's task is not in the store");
     task_row_ = *std::move(row);
@@ -337,7 +338,7 @@ absl::Status JobRun::Restore() {
 
   std::vector<UnitRow> open_units;
   std::vector<CandidateRow> open_rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(open_units, OpenUnits(db, id_));
     FETTLE_ASSIGN_OR_RETURN(open_rows, OpenCandidates(db, id_));
     return absl::OkStatus();
@@ -360,7 +361,7 @@ absl::Status JobRun::Restore() {
     const bool confirming = row.state == candidate_state::kConfirming;
     std::optional<EvaluationRow> measured;
     if (confirming) {
-      FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+      FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
         FETTLE_ASSIGN_OR_RETURN(measured,
                                 FindEvaluation(db, UnitId(id_, ordinal, UnitPurpose::kEvaluate)));
         return absl::OkStatus();
@@ -410,7 +411,7 @@ void JobRun::ReserveOpen(std::int64_t ordinal, const std::vector<UnitRow>& open)
 absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordinal,
                                  UnitPurpose purpose, const std::vector<UnitRow>& open) {
   std::vector<UnitRow> attempts;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(attempts, UnitAttempts(db, unit_id));
     return absl::OkStatus();
   }));
@@ -431,7 +432,7 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
     history = {};
     if (!attempts.empty()) row->attempt = attempts.back().attempt + 1;
     FETTLE_RETURN_IF_ERROR(
-        context_.store.Write([&](Connection& db) { return InsertUnit(db, *row); }));
+        context_.store.WriteAhead([&](Connection& db) { return InsertUnit(db, *row); }));
   }
   const auto found = open_.find(ordinal);
   WorkUnit work = MakeWork(*row, found == open_.end() ? nullptr : &found->second.kernel);
@@ -490,7 +491,7 @@ absl::StatusOr<bool> JobRun::StepRegister() {
   std::optional<RegistrationRow> known;
   std::optional<EvaluationRow> own;
   std::vector<UnitRow> attempts;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(known,
                             FindRegistration(db, job_.task_digest, job_.target, context_.version));
     FETTLE_ASSIGN_OR_RETURN(own, FindEvaluation(db, row.id));
@@ -513,7 +514,8 @@ absl::StatusOr<bool> JobRun::StepRegister() {
     return true;
   }
   row.device_cap_ms = device_time_->CapOf(ReservationOf(0));
-  FETTLE_RETURN_IF_ERROR(context_.store.Write([&](Connection& db) { return InsertUnit(db, row); }));
+  FETTLE_RETURN_IF_ERROR(
+      context_.store.WriteAhead([&](Connection& db) { return InsertUnit(db, row); }));
   register_sent_ = true;
   WorkUnit work = MakeWork(row, nullptr);
   Dispatch(std::move(row), std::move(work), {});
@@ -524,7 +526,7 @@ absl::Status JobRun::EnterSearch() {
   const bool is_tuner = job_.proposer == "tuner";
   std::optional<VariantRow> tuned;
   if (!is_tuner) {
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(tuned, FindTunedBaseline(db, job_.task_digest, job_.target,
                                                        job_.device_model, job_.toolchain));
       return absl::OkStatus();

@@ -122,7 +122,9 @@ class JobRun {
   std::optional<UnitEnd> FrontOutcome() const;
   void PopOutcome();
 
-  // One transaction: `change` works on a copy of the row, which replaces job_ once it is stored.
+  // One transaction: `change` works on a copy of the row, which replaces job_ once it is stored. It
+  // may not be on the disk yet, and what the job does next is not without it; others hear of it
+  // through Store::Read and SettleWhenDurable, which wait.
   absl::Status Commit(const Change& change);
 
   // Each returns whether it did anything.
@@ -187,6 +189,8 @@ class JobRun {
 
   // --- Results (job_results.cc).
   absl::Status HandleOutcome(const UnitEnd& outcome);
+  // The worker may forget a result once it is on the disk here.
+  void SettleWhenDurable(const std::string& unit_id);
   absl::Status HandleRegistration(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleEvaluation(const UnitEnd& outcome, const UnitResult& result);
   absl::Status HandleConfirmation(const UnitEnd& outcome, const UnitResult& result);

@@ -54,12 +54,10 @@ absl::Status JobRun::LoadDenominator() {
   FETTLE_ASSIGN_OR_RETURN(denominator_, FindDenominator(context_.store, *task_, job_));
   std::optional<CandidateRow> incumbent;
   std::optional<VariantRow> incumbent_variant;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     if (job_.incumbent_ordinal == 0) return absl::OkStatus();
     FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
     FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
-    return absl::OkStatus();
-  }));
   incumbent_.reset();
   if (incumbent.has_value()) {
     FETTLE_ASSIGN_OR_RETURN(incumbent_, LoadKernel(context_.store, *incumbent));
@@ -80,7 +78,7 @@ std::int64_t JobRun::StageBudget() const {
 
 absl::Status JobRun::PrepareSearch() {
   FETTLE_RETURN_IF_ERROR(LoadDenominator());
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(stage_candidates_, CountCandidates(db, id_, job_.stage));
     return absl::OkStatus();
   }));
@@ -116,7 +114,7 @@ absl::Status JobRun::PrepareSearch() {
 absl::Status JobRun::RestoreFits() {
   if (job_.stage != job_stage::kSearch) return absl::OkStatus();
   std::vector<ProposalRow> rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, FitProposals(db, id_));
     return absl::OkStatus();
   }));
@@ -132,7 +130,7 @@ absl::Status JobRun::ReplayOutcomes() {
   std::int64_t after = 0;
   while (true) {
     std::vector<CandidateRow> rows;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(rows, JudgedCandidates(db, id_, job_.stage, after, kReplayPage));
       return absl::OkStatus();
     }));
@@ -296,7 +294,7 @@ JobRun::Open JobRun::MakeOpen(const Proposal& proposal) const {
 
 absl::StatusOr<int> JobRun::TakeProposals(int room) {
   std::vector<ProposalRow> rows;
-  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+  FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(rows, QueuedProposals(db, id_, room));
     return absl::OkStatus();
   }));
@@ -313,7 +311,7 @@ absl::StatusOr<int> JobRun::TakeProposals(int room) {
     proposal.rationale = row.rationale;
     Open open = MakeOpen(proposal);
     std::optional<CandidateRow> known;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, open.row.digest));
       return absl::OkStatus();
     }));
@@ -343,7 +341,7 @@ absl::StatusOr<int> JobRun::ProposeMore(int room) {
     Open open = MakeOpen(proposal);
     const CandidateRow& row = open.row;
     std::optional<CandidateRow> known;
-    FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(known, FindCandidateByDigest(db, id_, row.digest));
       return absl::OkStatus();
     }));

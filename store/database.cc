@@ -242,6 +242,11 @@ absl::Status Connection::CheckIntegrity() {
   return absl::OkStatus();
 }
 
+absl::Status Connection::SyncLogElsewhere() {
+  FETTLE_RETURN_IF_ERROR(Execute("PRAGMA synchronous = NORMAL"));
+  return RequirePragma("PRAGMA synchronous", "1");
+}
+
 absl::Status Connection::BackupTo(const std::filesystem::path& path) {
   FETTLE_ASSIGN_OR_RETURN(Statement vacuum, Prepare("VACUUM INTO ?1"));
   return vacuum.Bind(1, std::string_view(path.native())).Run();

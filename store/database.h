@@ -111,6 +111,9 @@ class Connection {
   // kDataLoss when PRAGMA quick_check or foreign_key_check finds a fault.
   absl::Status CheckIntegrity();
 
+  // From now on a commit returns before the log is on the disk; whoever needs it there syncs it.
+  absl::Status SyncLogElsewhere();
+
   // Writes a consistent copy to `path` while others read and write. Never overwrites.
   absl::Status BackupTo(const std::filesystem::path& path);
 

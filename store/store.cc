@@ -149,28 +149,45 @@ absl::Status Store::Prepare() {
                             Connection::Open(database, Connection::Mode::kReadOnly));
     readers_.push_back(std::make_unique<Connection>(std::move(reader)));
   }
+  // From here on a commit itself syncs nothing (but before and after the log goes into the
+  // database); LogSync does, for all commits since its last time.
+  FETTLE_RETURN_IF_ERROR(writer_.SyncLogElsewhere());
+  FETTLE_ASSIGN_OR_RETURN(log_, LogSync::Start(database.string() + "-wal", options_.before_sync));
   FETTLE_ASSIGN_OR_RETURN(blobs_, BlobFiles::Open({.root = options_.data_dir / kBlobs}));
   return absl::OkStatus();
 }
 
 Store::~Store() {
   readers_.clear();
+  log_.reset();
   if (blobs_ == nullptr) return;  // Refused while it was opened: the file stays as it is.
   writer_.Execute("PRAGMA optimize").IgnoreError();
   writer_.Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
 }
 
-absl::Status Store::Write(const std::function<absl::Status(Connection&)>& body) {
+absl::Status Store::WriteAhead(const std::function<absl::Status(Connection&)>& body) {
   const std::lock_guard lock(write_mutex_);
+  FETTLE_RETURN_IF_ERROR(log_->status());
   const std::int64_t number = ++writes_;
-  return writer_.Transaction([&]() -> absl::Status {
+  const absl::Status written = writer_.Transaction([&]() -> absl::Status {
     FETTLE_RETURN_IF_ERROR(body(writer_));
     if (options_.before_commit) return options_.before_commit(number);
     return absl::OkStatus();
   });
+  if (written.ok()) log_->Committed();
+  return written;
 }
 
-absl::Status Store::Read(const std::function<absl::Status(Connection&)>& body) const {
+absl::Status Store::Write(const std::function<absl::Status(Connection&)>& body) {
+  FETTLE_RETURN_IF_ERROR(WriteAhead(body));
+  return log_->Wait();
+}
+
+void Store::WhenDurable(std::function<void()> action) { log_->Then(std::move(action)); }
+
+void Store::Flush() { log_->Flush(); }
+
+absl::Status Store::ReadAhead(const std::function<absl::Status(Connection&)>& body) const {
   std::unique_ptr<Connection> reader;
   {
     std::unique_lock lock(read_mutex_);
@@ -184,6 +201,13 @@ absl::Status Store::Read(const std::function<absl::Status(Connection&)>& body) c
     readers_.push_back(std::move(reader));
   }
   reader_free_.notify_one();
+  return status;
+}
+
+absl::Status Store::Read(const std::function<absl::Status(Connection&)>& body) const {
+  const absl::Status status = ReadAhead(body);
+  // Where the disk fails, what is stored can still be looked at.
+  log_->Wait().IgnoreError();
   return status;
 }
 

@@ -16,6 +16,7 @@
 #include "store/blob_files.h"
 #include "store/database.h"
 #include "store/files.h"
+#include "store/log_sync.h"
 
 namespace fettle {
 
@@ -27,10 +28,12 @@ struct StoreOptions {
   // Called before each transaction is committed, with its number from 1; an error rolls it back.
   // For tests of crashes and full disks.
   std::function<absl::Status(std::int64_t)> before_commit;
+  LogSync::BeforeSync before_sync;
 };
 
 // Everything that a server keeps: the database fettle.db and the blobs of one data folder, which it
-// locks against a second server. One connection writes, under a mutex; a few read. Thread-safe.
+// locks against a second server. One connection writes, under a mutex; a few read. Transactions of
+// several threads reach the disk with one fsync. Thread-safe.
 class Store {
  public:
   // Creates what is missing, migrates an older file (after a backup beside it), checks integrity.
@@ -41,10 +44,25 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Runs `body` in one transaction. Nothing is kept on an error.
+  // Runs `body` in one transaction, which is on the disk on return. Nothing is kept on an error,
+  // but for that of the disk itself: kInternal, and no later transaction is taken.
   absl::Status Write(const std::function<absl::Status(Connection&)>& body);
-  // Runs `body` on a read-only connection; waits while all are in use.
+  // As Write, but returns before the transaction is on the disk, where no later one is without it.
+  // So what follows from it may be written at once, and nobody outside may hear of it: see
+  // WhenDurable.
+  absl::Status WriteAhead(const std::function<absl::Status(Connection&)>& body);
+  // Calls `action` once everything written by now is on the disk: at once, or later on a thread of
+  // the store, in the order of the calls. Must not block. Dropped when the disk fails.
+  void WhenDurable(std::function<void()> action);
+  // Waits until every action passed to WhenDurable so far has been called or dropped; before what
+  // they refer to goes away.
+  void Flush();
+
+  // Runs `body` on a read-only connection; waits while all are in use. What it saw is on the disk
+  // on return.
   absl::Status Read(const std::function<absl::Status(Connection&)>& body) const;
+  // As Read, but may see what is not on the disk yet: for those who only write because of it.
+  absl::Status ReadAhead(const std::function<absl::Status(Connection&)>& body) const;
 
   BlobFiles& blobs() const { return *blobs_; }
   const std::string& data_dir_id() const { return data_dir_id_; }  // Drawn once per folder.
@@ -72,6 +90,7 @@ class Store {
   std::mutex write_mutex_;
   Connection writer_;        // Guarded by write_mutex_.
   std::int64_t writes_ = 0;  // Guarded by write_mutex_.
+  std::unique_ptr<LogSync> log_;
 
   mutable std::mutex read_mutex_;
   mutable std::condition_variable reader_free_;

@@ -2,9 +2,12 @@
 // A worker whose units take as long as they are told and need no processor: fettle's own client
 // around a runner that only waits. For tests of the fleet and for its figures.
 //
-//   fleet_stand_in worker [--idle-exit SECONDS] [--until TIME]
+//   fleet_stand_in worker [--idle-exit SECONDS] [--until TIME] [--slots N] [--workers N]
+// --workers: so many workers in this one process, each with a connection of its own.
 // FETTLE_STAND_IN_MS: how long a unit takes; FETTLE_STAND_IN_MODEL: the device it offers;
-// FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt seconds-since-1970" as each begins.
+// FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt began pid node devices came" as each
+// begins, times in seconds since 1970.
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +16,7 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -49,11 +53,12 @@ class StandIn final : public UnitRunner {
   absl::StatusOr<UnitResult> Run(const WorkUnit& unit, BlobStore&,
                                  const std::function<void(std::string)>&,
                                  std::stop_token stop) override {
+    const double came = Now();
     // One at a time, as on a device.
     std::unique_lock lock(mutex_);
     if (!free_.wait(lock, stop, [this] { return !busy_; })) return absl::CancelledError("stopped");
     busy_ = true;
-    Log(unit);
+    Log(unit, came);
     const std::chrono::milliseconds time(std::atoi(Variable("FETTLE_STAND_IN_MS", "100").c_str()));
     wake_.wait_for(lock, stop, time, [] { return false; });
     busy_ = false;
@@ -73,17 +78,19 @@ class StandIn final : public UnitRunner {
   nlohmann::json DeviceStates() override { return nlohmann::json::array(); }
 
  private:
-  static void Log(const WorkUnit& unit) {
+  static double Now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+  static void Log(const WorkUnit& unit, double came) {
     const std::string file = Variable("FETTLE_STAND_IN_LOG", "");
     if (file.empty()) return;
-    const double now =
-        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     // One write: several workers append to the file.
     std::FILE* out = std::fopen(file.c_str(), "a");
     if (out == nullptr) return;
     const std::string line =
-        fmt::format("{} {} {:.6f} {} {} {}\n", unit.id, unit.attempt, now, getpid(),
-                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"));
+        fmt::format("{} {} {:.6f} {} {} {} {:.6f}\n", unit.id, unit.attempt, Now(), getpid(),
+                    Variable("SLURMD_NODENAME", "-"), Variable("CUDA_VISIBLE_DEVICES", "-"), came);
     std::fwrite(line.data(), 1, line.size(), out);
     std::fclose(out);
   }
@@ -92,6 +99,16 @@ class StandIn final : public UnitRunner {
   std::condition_variable_any free_, wake_;
   bool busy_ = false;  // Guarded by mutex_.
 };
+
+bool Serve(WorkerOptions options, std::int64_t number, std::stop_token stop) {
+  options.blob_dir = fmt::format("/tmp/fettle-stand-in-{}-{}", getpid(), number);
+  StandIn runner;
+  const absl::Status served = ServeUnits(runner, options, std::move(stop));
+  std::error_code ignored;
+  std::filesystem::remove_all(options.blob_dir, ignored);
+  if (!served.ok()) fmt::print(stderr, "fleet_stand_in: {}\n", StatusText(served));
+  return served.ok();
+}
 
 int Main(int argc, char** argv) {
   sigset_t signals;
@@ -104,12 +121,14 @@ int Main(int argc, char** argv) {
     while (sigwait(&signals, &signal) == 0) stop.request_stop();
   }).detach();
   WorkerOptions options;
+  std::int64_t workers = 1;
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     const std::int64_t value = std::atoll(argv[i + 1]);
     if (flag == "--idle-exit") options.idle_exit = std::chrono::seconds(value);
     if (flag == "--until") options.until_ns = value * 1'000'000'000;
     if (flag == "--slots") options.slots = static_cast<int>(value);
+    if (flag == "--workers") workers = value;
   }
   const absl::StatusOr<EndpointOptions> endpoint = ResolveEndpoint({});
   if (!endpoint.ok()) {
@@ -117,14 +136,15 @@ int Main(int argc, char** argv) {
     return 2;
   }
   options.endpoint = *endpoint;
-  options.blob_dir = fmt::format("/tmp/fettle-stand-in-{}", getpid());
-  StandIn runner;
-  const absl::Status served = ServeUnits(runner, options, stop.get_token());
-  std::error_code ignored;
-  std::filesystem::remove_all(options.blob_dir, ignored);
-  if (served.ok()) return 0;
-  fmt::print(stderr, "fleet_stand_in: {}\n", StatusText(served));
-  return 3;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (std::int64_t worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      if (!Serve(options, worker, stop.get_token())) ++failed;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return failed == 0 ? 0 : 3;
 }
 
 }  // namespace

@@ -73,9 +73,10 @@ targets:
         if not folder.exists():
             shutil.copytree(SOURCE / "tests" / "e2e" / "tasks" / "scale", folder)
             text = (folder / "task.yaml").read_text()
-            values = ", ".join(map(str, range(2000)))
-            text = text.replace("tunables: {}", f"tunables: {{V: [{values}], W: [{values}]}}")
-            text = text.replace("  values: {}", "  values: {V: 0, W: 0}")
+            values = ", ".join(map(str, range(40)))
+            names = "TUVW"
+            text = text.replace("tunables: {}", "tunables: {%s}" % ", ".join(f"{name}: [{values}]" for name in names))
+            text = text.replace("  values: {}", "  values: {%s}" % ", ".join(f"{name}: 0" for name in names))
             (folder / "task.yaml").write_text(text)
         return folder
 
@@ -87,12 +88,12 @@ targets:
         return self.fettle.json("jobs", job_id)
 
     def begun(self):
-        """(unit, attempt, time, pid, node, device) of every unit that a worker began."""
+        """(unit, attempt, began, pid, node, device, came) of every unit that a worker began."""
         if not self.log.exists():
             return []
         rows = [line.split() for line in self.log.read_text().splitlines()]
-        return [(unit, int(attempt), float(when), int(pid), node, device)
-                for unit, attempt, when, pid, node, device in (row for row in rows if len(row) == 6)]
+        return [(unit, int(attempt), float(began), int(pid), node, device, float(came))
+                for unit, attempt, began, pid, node, device, came in (row for row in rows if len(row) == 7)]
 
     def working(self, count=PLACES, since=0.0, seconds=40):
         """Waits until so many workers have begun units."""
@@ -143,7 +144,7 @@ targets:
         self.assertRegex(text, rf"{job_id}: .*Slurm job \d+.*: 6 workers on their places")
         self.assertEqual(len(self.alive()), PLACES)
         self.finish(job_id, 60)
-        places = {(row[4], row[5]) for row in self.begun()}
+        places = {row[4:6] for row in self.begun()}
         self.assertEqual(len(places), PLACES, "Slurm gave every worker a device of its own")
         self.fettle.until(lambda: not self.alive(), 20, "the workers to be released")
         token = next(self.fettle.data.glob("fleet/*")) / "token"
@@ -219,7 +220,7 @@ targets:
         killed = time.time()
         # The job script starts it again in the same place.
         def back():
-            return any(row[2] > killed and row[3] != victim[3] and row[4:] == victim[4:]
+            return any(row[2] > killed and row[3] != victim[3] and row[4:6] == victim[4:6]
                        for row in self.begun())
         self.fettle.until(back, 20, "the worker to be started again")
         self.finish(job_id, 150)
