@@ -58,6 +58,8 @@ absl::Status JobRun::LoadDenominator() {
     if (job_.incumbent_ordinal == 0) return absl::OkStatus();
     FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
     FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
+    return absl::OkStatus();
+  }));
   incumbent_.reset();
   if (incumbent.has_value()) {
     FETTLE_ASSIGN_OR_RETURN(incumbent_, LoadKernel(context_.store, *incumbent));
