@@ -134,7 +134,7 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
     pair_ = *std::move(pair);
     for (int i = 0; i < samples; ++i) {
       const Side side = i % 2 == 0 ? Side::kA : Side::kB;
-      const int wanted = side == Side::kB ? pair_->Wanted(/*launches=*/1) : -1;
+      const int wanted = side == Side::kB ? pair_->Wanted(/*launches=*/1, /*last=*/false) : -1;
       const int slot = wanted >= 0 ? wanted : i % pair_->slots();
       counts_ = pair_->Counts(slot, 1);
       ASSERT_TRUE(pair_->Enqueue(side, slot).ok());
