@@ -9,6 +9,7 @@
 #include "agent/counter_diagnosis.h"
 #include "agent/feedback.h"
 #include "agent/tuner.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -83,9 +84,11 @@ bool EndsTheLoop(const absl::Status& status) {
   return absl::IsCancelled(status) || absl::IsAborted(status);
 }
 
+// 0: not said, or nothing that a gain can be.
 double GainOf(const json& arguments) {
-  const auto found = arguments.find("expected_gain");
-  return found != arguments.end() && found->is_number() ? found->get<double>() : 0;
+  constexpr double kMost = 1'000;
+  const double gain = NumberAt(arguments, "expected_gain");
+  return gain > 0 && gain <= kMost ? gain : 0;
 }
 
 }  // namespace
@@ -189,13 +192,14 @@ absl::Status AgentLoop::Count(const TreeNode& node, const KernelSpec& kernel, Di
 }
 
 absl::Status AgentLoop::Round(std::stop_token stop) {
-  SearchTree::Choice choice = tree_.ChooseParent();
+  SearchTree::Choice choice;
   Conversation talk;
   if (kept_plan_.has_value()) {
     // A good plan is worth a second writing.
     talk.plan = *std::exchange(kept_plan_, std::nullopt);
-    if (const TreeNode* node = tree_.Find(kept_parent_)) choice.node = node;
+    choice.node = tree_.Find(kept_parent_);
   }
+  if (choice.node == nullptr) choice = tree_.ChooseParent();
   talk.parent = choice.node;
   FETTLE_ASSIGN_OR_RETURN(talk.parent_kernel, KernelOf(*choice.node));
   talk.last = talk.parent_kernel;
@@ -209,6 +213,9 @@ absl::Status AgentLoop::Round(std::stop_token stop) {
     talk.plan = *std::move(plan);
   }
   FETTLE_RETURN_IF_ERROR(Write(talk, std::move(stop)));
+  // A plan that buggy code hides says nothing of its parent yet.
+  const bool keep = talk.buggy && !talk.failure.empty() && !second_writing;
+  if (!keep) tree_.EndRound(talk.parent->digest);
   if (talk.failure.empty()) {
     failed_rounds_ = 0;
     return absl::OkStatus();
@@ -217,7 +224,7 @@ absl::Status AgentLoop::Round(std::stop_token stop) {
   failed_rounds_ = talk.judged ? 0 : failed_rounds_ + 1;
   host_.Note("round_failed",
              fmt::format("{}: {}", CutText(talk.plan.technique, 80), last_failure_));
-  if (talk.judged && !second_writing) {
+  if (keep) {
     kept_plan_ = talk.plan;
     kept_parent_ = talk.parent->digest;
   }
@@ -322,6 +329,11 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
       FETTLE_ASSIGN_OR_RETURN(LlmToolResult result, Answer(talk, call, stop));
       answer.results.push_back(std::move(result));
     }
+    // The longest prefix that the next request shares; the one before it ends in it.
+    if (talk.request.messages.size() > 2) {
+      talk.request.messages[talk.request.messages.size() - 2].cache_mark = false;
+    }
+    answer.cache_mark = true;
     talk.request.messages.push_back(std::move(answer));
   }
   if (!talk.over && talk.failure.empty()) {
@@ -362,6 +374,7 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
                                                 std::stop_token stop) {
   if (call.name == "give_up") {
     talk.over = true;
+    talk.buggy = false;
     talk.failure = "given up: " + CutText(ArgumentText(call.input, "learned"), kReasonBytes);
     return Result(call, "noted");
   }
@@ -372,6 +385,10 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
       text += fmt::format("{} {} {} {:.3f}x {}\n", node->digest.substr(0, 12), node->technique,
                           std::string(VerdictName(node->verdict)), node->ratio,
                           CutText(node->message, 120));
+      if (const TreeNode* fitted = node->fitted.empty() ? nullptr : tree_.Find(node->fitted)) {
+        text += fmt::format("{} the same with fitted values {:.3f}x\n",
+                            fitted->digest.substr(0, 12), fitted->ratio);
+      }
     }
     return Result(call, text.empty() ? "nothing yet" : text);
   }
@@ -410,18 +427,20 @@ json AgentLoop::Transcript(const Conversation& talk) const {
   return {{"round", rounds_}, {"plan", last_plan_}, {"write", ToJson(talk.request)}};
 }
 
-void AgentLoop::Record(const Conversation& talk, const Attempt& attempt,
-                       const std::string& technique) {
+void AgentLoop::Record(const Conversation& talk, const Attempt& attempt, double expected,
+                       const std::string& base) {
   TreeNode node;
   node.digest = attempt.digest;
   node.parent = talk.parent->digest;
-  node.technique = technique;
+  node.technique = talk.plan.technique;
+  node.expected = expected;
+  node.base = base;
   node.verdict = attempt.verdict.verdict;
   const bool right = node.verdict == Verdict::kWin || node.verdict == Verdict::kNoWin ||
                      node.verdict == Verdict::kAmbiguous;
   node.ratio = right ? attempt.ratio : 0;
   node.message = CutText(attempt.verdict.message, 200);
-  if (right) {
+  if (right && base.empty()) {
     Keep(node.digest, Diagnose(attempt.evaluation, context_.card, context_.device_model));
   }
   tree_.Add(std::move(node));
@@ -448,8 +467,11 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
   talk.judged = true;
   const std::string feedback = Dump(attempt.feedback);
   const double parent_ratio = talk.parent->ratio;
-  Record(talk, attempt, talk.plan.technique);
-  if (const char* file = RepairFile(attempt.verdict.verdict)) {
+  const double said = GainOf(call.input);
+  Record(talk, attempt, said > 0 ? said : talk.plan.expected_gain, "");
+  const char* file = RepairFile(attempt.verdict.verdict);
+  talk.buggy = file != nullptr;
+  if (file != nullptr) {
     if (talk.repairs-- > 0) return Result(call, RepairPrompt(file, feedback));
     talk.over = true;
     talk.failure =
@@ -457,20 +479,25 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
                     options_.max_repairs, CutText(attempt.verdict.message, 200));
     return Result(call, "no repair is left");
   }
-  std::string fitted;
+  double ratio = attempt.ratio;
+  std::string learned;
   if (options_.fit > 0 && SpaceSize(kernel.tunables) > 1) {
-    FETTLE_ASSIGN_OR_RETURN(fitted, Fit(talk, attempt, kernel, stop));
+    FETTLE_ASSIGN_OR_RETURN(const FitSummary fit, Fit(talk, attempt, kernel, stop));
+    ratio = std::max(ratio, fit.best_ratio());
+    learned = fit.Text();
+    tree_.Learn(attempt.digest, learned);
   }
-  const bool slow = attempt.ratio < parent_ratio * kRegression && fitted.empty();
-  if (slow && talk.slow_repairs-- > 0) {
-    return Result(call, RepairPrompt("repair_slow.md", feedback));
+  if (ratio < parent_ratio * kRegression && talk.slow_repairs-- > 0) {
+    return Result(call, RepairPrompt("repair_slow.md", learned + "\n" + feedback));
   }
   talk.over = true;
-  return Result(call, feedback + fitted);
+  return Result(call, feedback);
 }
 
-absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& base,
-                                           const KernelSpec& kernel, std::stop_token stop) {
+absl::StatusOr<FitSummary> AgentLoop::Fit(Conversation& talk, const Attempt& base,
+                                          const KernelSpec& kernel, std::stop_token stop) {
+  FitSummary summary;
+  summary.Add(kernel.values, base.verdict.verdict, base.ratio);
   TunerOptions tuner_options;
   std::from_chars(base.digest.data(),
                   base.digest.data() + std::min<std::size_t>(15, base.digest.size()),
@@ -479,11 +506,7 @@ absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& ba
   tuner_options.parent = base.digest;
   const absl::StatusOr<std::unique_ptr<Proposer>> tuner =
       MakeKernelTuner(*context_.task, kernel, context_.target, tuner_options);
-  if (!tuner.ok()) return std::string();
-  double best = base.ratio;
-  std::string best_values = json(kernel.values).dump();
-  std::string table;
-  int count = 0;
+  if (!tuner.ok()) return summary;
   const auto observe = [&](const Attempt& attempt, const TunableValues& values,
                            const std::string& technique) {
     Outcome outcome;
@@ -503,22 +526,11 @@ absl::StatusOr<std::string> AgentLoop::Fit(Conversation& talk, const Attempt& ba
     for (std::size_t i = 0; i < batch.size(); ++i) {
       observe(attempts[i], batch[i].values, batch[i].technique);
       if (attempts[i].digest == base.digest) continue;
-      ++count;
-      Record(talk, attempts[i], talk.plan.technique);
-      const std::string values = json(batch[i].values).dump();
-      table +=
-          fmt::format("{} {} {:.3f}x\n", values,
-                      std::string(VerdictName(attempts[i].verdict.verdict)), attempts[i].ratio);
-      if (attempts[i].ratio > best) {
-        best = attempts[i].ratio;
-        best_values = values;
-      }
+      summary.Add(batch[i].values, attempts[i].verdict.verdict, attempts[i].ratio);
+      Record(talk, attempts[i], /*expected=*/0, base.digest);
     }
   }
-  return fmt::format(
-      "\nThe tuner tried {} further values of the tunables. Best: {}, {:.3f}x over the "
-      "denominator.\n{}",
-      count, best_values, best, CutText(table, 3'000));
+  return summary;
 }
 
 }  // namespace fettle

@@ -13,6 +13,7 @@
 #include <absl/status/status.h>
 
 #include "agent/diagnosis.h"
+#include "agent/fit_summary.h"
 #include "agent/kernel_change.h"
 #include "agent/loop_host.h"
 #include "agent/prompts.h"
@@ -61,6 +62,7 @@ class AgentLoop {
     LlmRequest request;
     int repairs = 0, slow_repairs = 0, duplicates = 0, prose = 0;
     bool judged = false;  // A candidate came of it.
+    bool buggy = false;   // The last one does not work, and the writer has not given up.
     bool over = false;
     std::string failure;  // Why it ended without one that is right.
   };
@@ -82,11 +84,13 @@ class AgentLoop {
                                        std::stop_token stop);
   absl::StatusOr<LlmToolResult> Propose(Conversation& talk, const LlmToolCall& call,
                                         const KernelSpec& kernel, std::stop_token stop);
-  absl::StatusOr<std::string> Fit(Conversation& talk, const Attempt& base, const KernelSpec& kernel,
-                                  std::stop_token stop);
+  absl::StatusOr<FitSummary> Fit(Conversation& talk, const Attempt& base, const KernelSpec& kernel,
+                                 std::stop_token stop);
   absl::StatusOr<KernelSpec> Changed(Conversation& talk, const nlohmann::json& arguments);
   std::string SourcePage(Conversation& talk, const nlohmann::json& arguments);
-  void Record(const Conversation& talk, const Attempt& attempt, const std::string& technique);
+  // `base`: the candidate whose tunables were fitted; empty: the model wrote it.
+  void Record(const Conversation& talk, const Attempt& attempt, double expected,
+              const std::string& base);
   nlohmann::json Transcript(const Conversation& talk) const;
 
   const PromptContext context_;

@@ -48,7 +48,7 @@ class LoopHost {
   virtual absl::StatusOr<std::vector<Attempt>> Evaluate(const std::vector<Proposal>& proposals,
                                                         const nlohmann::json& transcript,
                                                         std::stop_token stop) = 0;
-  // The kernel of a candidate of the job. `digest` may be a prefix; kNotFound.
+  // The kernel of a candidate of the job. `digest` may be a prefix, or its variant's id; kNotFound.
   virtual absl::StatusOr<KernelSpec> Load(const std::string& digest) = 0;
   // A line for the job's events.
   virtual void Note(const std::string& code, const std::string& text) = 0;

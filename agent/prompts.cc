@@ -27,6 +27,7 @@ constexpr std::size_t kPlaybookBytes = 4'000;
 constexpr std::size_t kFeedbackBytes = 12'000;
 constexpr std::size_t kShownAttempts = 10;
 constexpr std::size_t kShownTechniques = 8;
+constexpr std::size_t kShownLearned = 200;  // Of what the tuner learned, of each attempt.
 
 std::string Cut(const std::string& text, std::size_t most) {
   if (text.size() <= most) return ValidUtf8(text);
@@ -58,14 +59,24 @@ std::string TaskText(const PromptContext& context) {
   return Cut(text, kTaskBytes);
 }
 
+// What came of the gain that was expected of a candidate.
+std::string Expected(const SearchTree& tree, const TreeNode& node) {
+  const TreeNode* parent = tree.Find(node.parent);
+  if (node.expected <= 0 || !node.usable() || parent == nullptr || !parent->usable()) return "";
+  return fmt::format(" ({:.2f}x over its parent, where {:.2f}x was expected)",
+                     node.ratio / parent->ratio, node.expected);
+}
+
 std::string TriedText(const SearchTree& tree, const TreeNode& node) {
   std::string text;
   for (const TreeNode* one : tree.Recent(kShownAttempts)) {
-    text += fmt::format("- {}{}: {}{}{}\n", one->technique.empty() ? "?" : one->technique,
-                        one->parent == node.digest ? " (from this kernel)" : "",
-                        std::string(VerdictName(one->verdict)),
-                        one->usable() ? fmt::format(", {:.3f}x", one->ratio) : "",
-                        one->message.empty() ? "" : ": " + CutText(one->message, 200));
+    text +=
+        fmt::format("- {}{}: {}{}{}{}{}\n", one->technique.empty() ? "?" : one->technique,
+                    one->parent == node.digest ? " (from this kernel)" : "",
+                    std::string(VerdictName(one->verdict)),
+                    one->usable() ? fmt::format(", {:.3f}x", one->ratio) : "", Expected(tree, *one),
+                    one->message.empty() ? "" : ": " + CutText(one->message, 200),
+                    one->learned.empty() ? "" : ". " + CutText(one->learned, kShownLearned));
   }
   if (text.empty()) return "nothing yet";
   return CutText(text, kTriedBytes);
@@ -193,6 +204,8 @@ std::string PlanPrompt(const PromptContext& context, const PlanInput& input) {
                            : fmt::format("A candidate with {:.3f}x, made by {}.", input.node->ratio,
                                          input.node->technique.empty() ? "an unknown technique"
                                                                        : input.node->technique);
+  const TreeNode* base = input.node->base.empty() ? input.node : input.tree->Find(input.node->base);
+  if (base != nullptr && !base->learned.empty()) parent += "\n\n" + base->learned;
   std::string diagnosis;
   for (const std::string& line : input.diagnosis->lines) diagnosis += "- " + line + "\n";
   diagnosis += fmt::format("So it is limited by: {}.", input.diagnosis->bottleneck);
@@ -246,6 +259,9 @@ std::vector<LlmTool> PlanTools() {
 std::vector<LlmTool> WriteTools() {
   json propose = ChangeProperties();
   propose["rationale"] = Text("why it should be faster, in a sentence or two");
+  propose["expected_gain"] = {
+      {"type", "number"},
+      {"description", "expected speed-up over the kernel to start from, as 1.2"}};
   return {
       {"propose", "Hands in the kernel for a verdict.", Schema(std::move(propose), {"rationale"})},
       {"compile", "Compiles and shows diagnostics and resource use.",
@@ -254,8 +270,8 @@ std::vector<LlmTool> WriteTools() {
        Schema(ChangeProperties(), {})},
       {"find_bugs", "Runs it on the CPU and looks for accesses out of bounds, races and the like.",
        Schema(ChangeProperties(), {})},
-      {"read_source", "Shows the source of a candidate, in pages.",
-       Schema({{"candidate", Text("digest; empty: the kernel to start from")},
+      {"read_source", "Shows the source of a candidate or variant, in pages.",
+       Schema({{"candidate", Text("digest or variant; empty: the kernel to start from")},
                {"cursor", Text("of the page before")}},
               {})},
       {"list_attempts", "Shows what was tried before.", Schema(json::object(), {})},

@@ -21,20 +21,37 @@ bool SearchTree::Reserve(const std::string& normalized_source, const std::string
 void SearchTree::Add(TreeNode node) {
   if (node.digest.empty() || nodes_.contains(node.digest)) return;
   if (!nodes_.contains(node.parent)) node.parent.clear();
-  TreeNode& parent = nodes_.at(node.parent);
-  ++parent.children;
-  parent.barren = node.usable() && node.ratio > parent.ratio ? 0 : parent.barren + 1;
-  ++since_restart_;
-  if (node.usable() && node.ratio > nodes_.at(best_).ratio) {
-    best_ = node.digest;
-    without_gain_ = 0;
-    since_restart_ = 0;
-  } else {
-    ++without_gain_;
+  better_than_parent_ |= node.ratio > nodes_.at(node.parent).ratio * options_.gain;
+  if (node.ratio > nodes_.at(best_).ratio) best_ = node.digest;
+  if (node.ratio > mark_ * options_.gain) {
+    mark_ = node.ratio;
+    better_than_mark_ = true;
   }
-  ++techniques_[node.technique];
-  order_.push_back(node.digest);
+  if (const auto base = nodes_.find(node.base); !node.base.empty() && base != nodes_.end()) {
+    std::string& fitted = base->second.fitted;
+    if (node.ratio <= nodes_.at(fitted.empty() ? node.base : fitted).ratio) return;
+    if (!fitted.empty()) nodes_.erase(fitted);
+    fitted = node.digest;
+  } else {
+    ++techniques_[node.technique];
+    order_.push_back(node.digest);
+  }
   nodes_[node.digest] = std::move(node);
+}
+
+void SearchTree::Learn(const std::string& digest, std::string learned) {
+  const auto found = nodes_.find(digest);
+  if (found != nodes_.end()) found->second.learned = std::move(learned);
+}
+
+void SearchTree::EndRound(const std::string& parent) {
+  const auto found = nodes_.find(parent);
+  TreeNode& from = found == nodes_.end() ? nodes_.at("") : found->second;
+  ++from.rounds;
+  from.barren = better_than_parent_ ? 0 : from.barren + 1;
+  without_gain_ = better_than_mark_ ? 0 : without_gain_ + 1;
+  since_restart_ = better_than_mark_ ? 0 : since_restart_ + 1;
+  better_than_parent_ = better_than_mark_ = false;
 }
 
 std::string SearchTree::Branch(std::string digest) const {
@@ -56,16 +73,16 @@ SearchTree::Choice SearchTree::ChooseParent() {
   choice.restarted = options_.restart_after > 0 && since_restart_ >= options_.restart_after;
   const std::string best_branch = Branch(best_);
   std::vector<const TreeNode*> usable;
-  for (const auto& [digest, node] : nodes_) {
-    if (!node.usable() || node.barren >= options_.dead_after) continue;
-    if (choice.restarted && !digest.empty() && Branch(digest) == best_branch) continue;
-    usable.push_back(&node);
+  for (const bool dead_too : {false, true}) {  // The root is left at least.
+    for (const auto& [digest, node] : nodes_) {
+      if (!node.usable() || !node.fitted.empty()) continue;
+      if (node.barren >= options_.dead_after && !dead_too) continue;
+      if (choice.restarted && !digest.empty() && Branch(digest) == best_branch) continue;
+      usable.push_back(&node);
+    }
+    if (!usable.empty()) break;
   }
   if (choice.restarted) since_restart_ = 0;
-  if (usable.empty()) {  // All are dead ends: the best is as good as any.
-    choice.node = &nodes_.at(best_);
-    return choice;
-  }
   std::vector<double> ratios;
   for (const TreeNode* node : usable) ratios.push_back(std::log(node->ratio));
   std::sort(ratios.begin(), ratios.end());
@@ -78,7 +95,7 @@ SearchTree::Choice SearchTree::ChooseParent() {
   for (const TreeNode* node : usable) {
     const double score = (std::log(node->ratio) - median) / spread;
     weights.push_back(Novelty(*node) / (1 + std::exp(-options_.greed * score)) /
-                      (1 + node->children));
+                      (1 + node->rounds));
     sum += weights.back();
   }
   double draw = random_.Uniform() * sum;

@@ -23,14 +23,19 @@ struct TreeNode {
   double ratio = 0;  // Over the denominator; 0: not measured.
   Verdict verdict = Verdict::kNoWin;
   std::string message;  // Of the verdict, short.
-  int children = 0;
-  int barren = 0;  // Children in a row that were no better than it.
+  std::string base;     // The candidate whose tunables the tuner fitted with this one; empty: none.
+  std::string fitted;   // The best candidate that the tuner made of it, where that is better.
+  std::string learned;  // What the tuner learned of its tunables.
+  double expected = 0;  // The gain over its parent that its proposer expected; 0: it did not say.
+  int rounds = 0;       // That started from it.
+  int barren = 0;       // Of them the last ones in a row that made nothing better than it.
   bool usable() const { return ratio > 0; }
 };
 
 struct TreeOptions {
-  int dead_after = 4;     // Barren children after which a node is left alone.
+  int dead_after = 4;     // Barren rounds after which a node is left alone.
   int restart_after = 6;  // Rounds without a better candidate before starting anew elsewhere.
+  double gain = 1.01;     // What counts as better, as a ratio; below it is noise.
   double greed = 2;       // How steeply weight rises with the ratio.
 };
 
@@ -40,13 +45,19 @@ class SearchTree {
 
   // False where the same normalized source with the same values was added or reserved before.
   bool Reserve(const std::string& normalized_source, const std::string& values);
-  // Adds a judged candidate. Unknown parents count as the root.
+  // Adds a judged candidate. Unknown parents count as the root. Of the values that the tuner fitted
+  // to a candidate only the best is kept, and stands for it from then on.
   void Add(TreeNode node);
+  // Notes what the tuner learned of a candidate's tunables.
+  void Learn(const std::string& digest, std::string learned);
+  // Ends a round from `parent`. It counts once, however many repairs and fitted values it took: as
+  // barren where no candidate added since the last one ended was better than its parent.
+  void EndRound(const std::string& parent);
 
   // The next parent: weight rises with speed (relative to the median of the usable ones) and falls
-  // with the number of children and with how often its technique was used; dead ends are left out.
-  // After a stagnation it is the root or a good node of another branch than the best's, and
-  // `restarted` is set.
+  // with the rounds that it had and with how often its technique was used. Dead ends are left out
+  // while there is anything else. After a stagnation it is the root or a node of another branch
+  // than the best's, and `restarted` is set.
   struct Choice {
     const TreeNode* node = nullptr;  // Never null.
     bool restarted = false;
@@ -57,7 +68,7 @@ class SearchTree {
   const TreeNode* Find(const std::string& digest) const;
   const TreeNode& best() const;  // The root where nothing is better.
   int rounds_without_gain() const { return without_gain_; }
-  // The last `limit` in order of arrival, newest last.
+  // The last `limit` in order of arrival, newest last, without the values that the tuner fitted.
   std::vector<const TreeNode*> Recent(std::size_t limit) const;
   // Techniques that were tried from `parent`, and how often.
   std::map<std::string, int> TriedFrom(const std::string& parent) const;
@@ -72,10 +83,12 @@ class SearchTree {
   const TreeOptions options_;
   Random random_;
   std::map<std::string, TreeNode> nodes_;
-  std::vector<std::string> order_;  // Without the root.
+  std::vector<std::string> order_;  // Without the root and fitted values.
   std::set<std::string> sources_;
   std::map<std::string, int> techniques_;  // How many candidates each made.
   std::string best_;
+  double mark_ = 1;  // What a ratio has to pass by the gain to end a stagnation.
+  bool better_than_parent_ = false, better_than_mark_ = false;  // In this round.
   int without_gain_ = 0;
   int since_restart_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <CLI/CLI.hpp>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
@@ -163,7 +164,11 @@ void Rounds(int rounds) {
   const double processor = ProcessorSeconds();
   const auto begin = SteadyClock::now();
   const std::int64_t first = bench.Job(id).candidate_count();
-  bench.AwaitCandidates(id, rounds);
+  std::vector<std::pair<int, double>> resident = {{warm, before}};
+  for (const int part : {rounds / 4, rounds / 2, rounds * 3 / 4, rounds}) {
+    bench.AwaitCandidates(id, part);
+    resident.emplace_back(part, ResidentMiB());
+  }
   const double counted = static_cast<double>(rounds - first);
   std::printf(
       "%.1f ms a round (%d rounds; two answers of the model, one evaluation, both at once)\n",
@@ -175,8 +180,11 @@ void Rounds(int rounds) {
       "of a round, %.1f ms from a proposal to its verdict and %.1f ms from there to the next "
       "proposal\n",
       evaluating, between);
-  std::printf("resident: %.1f MiB after %d rounds, %.1f MiB after %d\n", before, warm,
-              ResidentMiB(), rounds);
+  std::printf("resident MiB after rounds:");
+  for (const auto& [count, mib] : resident) std::printf(" %d: %.1f", count, mib);
+  malloc_trim(0);
+  std::printf(", and with what the allocator holds back given to the system: %.1f\n",
+              ResidentMiB());
 }
 
 void Waiting(int jobs) {

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "cli/budget_text.h"
 #include "cli/format.h"
 #include "core/status_macros.h"
 #include "core/text.h"
@@ -18,20 +20,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-struct BudgetKind {
-  const char* name;
-  double spent, limit;
-};
-
-std::vector<BudgetKind> BudgetKinds(const v1::Budget& spent, const v1::Budget& limit) {
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  return {{"candidates", real(spent.candidates()), real(limit.candidates())},
-          {"minutes", real(spent.wall_ms()) / 60e3, real(limit.wall_ms()) / 60e3},
-          {"device seconds", real(spent.device_ms()) / 1e3, real(limit.device_ms()) / 1e3},
-          {"tokens", real(spent.tokens()), real(limit.tokens())},
-          {"USD", spent.usd(), limit.usd()}};
-}
 
 // Waits for `time` or until `stop`.
 void Pause(milliseconds time, std::stop_token stop) {
@@ -112,19 +100,10 @@ void JobView::OnAccepted(const v1::JobEvent& event) {
                           FormatValuesText(accepted.values_json()), best_));
 }
 
-std::string JobView::BudgetText() const {
-  // The kind that is nearest to its limit decides when the job ends.
-  BudgetKind nearest{"", 0, 0};
-  double fraction = -1;
-  for (const BudgetKind& kind : BudgetKinds(spent_, budget_)) {
-    if (kind.limit > 0 && kind.spent / kind.limit > fraction) {
-      nearest = kind;
-      fraction = kind.spent / kind.limit;
-    }
-  }
-  if (fraction < 0) return "";
-  return fmt::format("{} {:.4g}/{:.4g} {}", Bar(fraction, 12), nearest.spent, nearest.limit,
-                     nearest.name);
+void JobView::OnSpent(const v1::Job& job) {
+  budget_ = job.budget();  // `fettle resume` raises it.
+  spent_ = job.spent();
+  if (!json_) UpdateStatus();
 }
 
 void JobView::UpdateStatus() {
@@ -132,8 +111,9 @@ void JobView::UpdateStatus() {
   for (const auto& [verdict, count] : verdicts_) {
     counts += fmt::format(" {} {}", verdict, count);
   }
-  terminal_.Status(Printable(
-      fmt::format("{}  {}  best {}  #{}{}", stage_, BudgetText(), best_, candidates_, counts)));
+  terminal_.Status(
+      Printable(fmt::format("{}  {}  best {}  #{}{}", stage_, NearestBudget(spent_, budget_), best_,
+                            candidates_, counts)));
 }
 
 ExitCode JobView::End(const v1::Job& job) {
@@ -155,6 +135,9 @@ ExitCode JobView::End(const v1::Job& job) {
   }
   terminal_.Note(fmt::format("candidates: {}{}", job.candidate_count(),
                              counts.empty() ? "" : " (" + counts + ")"));
+  if (const std::string spent = SpentText(job.spent(), job.budget()); !spent.empty()) {
+    terminal_.Note("spent: " + spent);
+  }
   if (job.best_variant_id().empty()) {
     terminal_.Note("no variant was accepted");
     return answer;
@@ -169,13 +152,23 @@ ExitCode JobView::End(const v1::Job& job) {
 }
 
 absl::StatusOr<ExitCode> FollowJob(Context& context, OptimizerClient& client, const v1::Job& job,
-                                   std::int64_t after_sequence, bool json, int patience_s) {
+                                   std::int64_t after_sequence, bool json, int patience_s,
+                                   milliseconds spent_every) {
   JobView view(context.terminal, json);
   view.Begin(job);
   std::int64_t seen = after_sequence;
   auto last_answer = steady_clock::now();
   bool told = false;
   while (true) {
+    std::stop_source slice;
+    const std::stop_callback ended(context.stop, [&slice] { slice.request_stop(); });
+    std::jthread timer;
+    if (!json && context.terminal.is_terminal()) {
+      timer = std::jthread([&slice, spent_every](std::stop_token stop) {
+        Pause(spent_every, std::move(stop));
+        slice.request_stop();
+      });
+    }
     const absl::Status status = client.WatchJob(
         job.id(), seen,
         [&](const v1::JobEvent& event) {
@@ -184,14 +177,21 @@ absl::StatusOr<ExitCode> FollowJob(Context& context, OptimizerClient& client, co
           last_answer = steady_clock::now();
           told = false;
         },
-        context.stop);
+        slice.get_token());
+    timer = std::jthread();  // Ends it.
     if (context.stop.stop_requested()) {
       context.terminal.Status("");
       return absl::CancelledError(fmt::format(
           "stopped watching; the job goes on: fettle watch {0}, or fettle cancel {0}", job.id()));
     }
-    if (status.ok()) {
+    if (status.ok() || absl::IsCancelled(status)) {
       const absl::StatusOr<v1::Job> now = client.GetJob(job.id());
+      if (now.ok() && absl::IsCancelled(status)) {
+        view.OnSpent(*now);
+        last_answer = steady_clock::now();
+        told = false;
+        continue;
+      }
       if (now.ok() && IsFinal(now->state())) return view.End(*now);
       if (!now.ok() && !absl::IsUnavailable(now.status())) return now.status();
     } else if (!absl::IsUnavailable(status)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,6 +20,8 @@ class JobView {
 
   void Begin(const v1::Job& job);
   void OnEvent(const v1::JobEvent& event);
+  // Shows what the job has spent by now, and of what.
+  void OnSpent(const v1::Job& job);
   // The summary after the last event, and the answer: kOk when the job has a variant.
   ExitCode End(const v1::Job& job);
 
@@ -29,7 +32,6 @@ class JobView {
   void OnJudged(const v1::JobEvent& event);
   void OnAccepted(const v1::JobEvent& event);
   void UpdateStatus();
-  std::string BudgetText() const;
 
   Terminal& terminal_;
   const bool json_;
@@ -43,8 +45,12 @@ class JobView {
 };
 
 // Follows a job to its end, over restarts of the server: reconnects after the last sequence seen,
-// for at most `patience_s` seconds without an answer. kCancelled: `context.stop`; the job goes on.
-absl::StatusOr<ExitCode> FollowJob(Context& context, OptimizerClient& client, const v1::Job& job,
-                                   std::int64_t after_sequence, bool json, int patience_s);
+// for at most `patience_s` seconds without an answer. On a terminal it asks for what is spent each
+// `spent_every`, since not all that costs makes an event. kCancelled: `context.stop`; the job goes
+// on.
+absl::StatusOr<ExitCode> FollowJob(
+    Context& context, OptimizerClient& client, const v1::Job& job, std::int64_t after_sequence,
+    bool json, int patience_s,
+    std::chrono::milliseconds spent_every = std::chrono::milliseconds(2'000));
 
 }  // namespace fettle

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/budget_text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/format.h"
@@ -64,6 +65,12 @@ class JobsCommand final : public Subcommand {
     for (const v1::Job& job : jobs) {
       if (job.message().empty() || (IsFinal(job.state()) && job_.empty())) continue;
       context.terminal.Print(Printable(fmt::format("{}: {}", job.id(), job.message())));
+    }
+    if (!job_.empty()) {
+      const v1::Job& job = jobs.front();
+      if (const std::string spent = SpentText(job.spent(), job.budget()); !spent.empty()) {
+        context.terminal.Print("spent: " + spent);
+      }
     }
     return ExitCode::kOk;
   }

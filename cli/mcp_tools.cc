@@ -2,6 +2,10 @@
 #include "cli/mcp_tools.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -16,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kWaitSliceMs = 5'000;
 constexpr std::int64_t kMaxWaitS = 50;
 
 json Text(const char* what) { return {{"type", "string"}, {"description", what}}; }
@@ -30,8 +33,8 @@ json Number(const char* what, std::int64_t low, std::int64_t high) {
 json KernelProperties() {
   return {
       {"parent",
-       Text("what it starts from: a candidate (digest or prefix), \"incumbent\" or \"baseline\" "
-            "(default)")},
+       Text("what it starts from: a candidate or variant (id or prefix), \"incumbent\" or "
+            "\"baseline\" (default)")},
       {"source", Text("the whole source; leave out to keep or patch the parent's")},
       {"patch", Text("unified diff of the parent's source; line numbers are hints only")},
       {"edits",
@@ -102,7 +105,7 @@ std::vector<ToolSpec> Specs() {
        true},
       {"attempts",
        "List attempts",
-       "What was proposed before and how it fared.",
+       "What was proposed before and how it fared; what was accepted has a variant.",
        {{"order", Choice("default newest", {"newest", "best"})},
         {"verdict", Text("only these, as WIN or INCORRECT")},
         {"cursor", Text("next_cursor of the reply before")}},
@@ -110,8 +113,8 @@ std::vector<ToolSpec> Specs() {
        true},
       {"show",
        "Show an attempt",
-       "Feedback, source or kernel block of a candidate, \"incumbent\" or \"baseline\".",
-       {{"candidate", Text("digest or prefix, \"incumbent\" or \"baseline\"")},
+       "Feedback, source or kernel block of a candidate or variant, \"incumbent\" or \"baseline\".",
+       {{"candidate", Text("candidate or variant (id or prefix), \"incumbent\" or \"baseline\"")},
         {"part", Choice("default feedback", {"feedback", "source", "kernel"})},
         {"cursor", Text("next_cursor of the reply before")}},
        {"candidate"},
@@ -255,8 +258,8 @@ json Paged(std::string document, const std::string& next_cursor) {
 
 class ProposalTools final : public McpTools {
  public:
-  ProposalTools(ProposalsClient& client, std::string job)
-      : client_(client), job_(std::move(job)), specs_(Specs()) {}
+  ProposalTools(ProposalsClient& client, std::string job, std::chrono::milliseconds progress_every)
+      : client_(client), job_(std::move(job)), progress_every_(progress_every), specs_(Specs()) {}
 
   json List() const override {
     json tools = json::array();
@@ -311,7 +314,7 @@ class ProposalTools final : public McpTools {
                               const json& arguments, const Progress& progress,
                               std::stop_token stop) {
     if (name == "brief") return Brief(job, arguments, stop);
-    if (name == "try_kernel") return Try(job, arguments, stop);
+    if (name == "try_kernel") return Try(job, arguments, progress, stop);
     if (name == "propose") return Propose(job, arguments, stop);
     if (name == "wait") return Wait(job, arguments, progress, stop);
     if (name == "attempts") return Attempts(job, arguments, stop);
@@ -328,12 +331,23 @@ class ProposalTools final : public McpTools {
     return Paged(response.document_json(), response.next_cursor());
   }
 
-  absl::StatusOr<json> Try(const std::string& job, const json& arguments, std::stop_token stop) {
+  absl::StatusOr<json> Try(const std::string& job, const json& arguments, const Progress& progress,
+                           std::stop_token stop) {
     v1::TryProposalRequest request;
     request.set_job_id(job);
     FETTLE_ASSIGN_OR_RETURN(*request.mutable_change(), ChangeOf(arguments));
     request.set_mode(TextAt(arguments, "mode"));
     request.set_only_case(TextAt(arguments, "case"));
+    // It may wait for a device; clients give up what says nothing.
+    const std::jthread ticker([&progress, this](std::stop_token ended) {
+      std::mutex mutex;
+      std::condition_variable_any wake;
+      std::unique_lock lock(mutex);
+      while (!wake.wait_for(lock, ended, progress_every_,
+                            [&ended] { return ended.stop_requested(); })) {
+        progress("being tried");
+      }
+    });
     FETTLE_ASSIGN_OR_RETURN(const auto response, client_.Try(request, std::move(stop)));
     return json{{"feedback", ParseDocument(response.feedback_json())},
                 {"bar", ParseDocument(response.bar_json())},
@@ -365,7 +379,7 @@ class ProposalTools final : public McpTools {
     request.set_candidate(TextAt(arguments, "candidate"));
     v1::WaitProposalResponse response;
     do {
-      request.set_wait_ms(std::min(left_ms, kWaitSliceMs));
+      request.set_wait_ms(std::min<std::int64_t>(left_ms, progress_every_.count()));
       left_ms -= request.wait_ms();
       FETTLE_ASSIGN_OR_RETURN(response, client_.Wait(request, stop));
       progress(response.state());
@@ -421,13 +435,15 @@ class ProposalTools final : public McpTools {
 
   ProposalsClient& client_;
   const std::string job_;
+  const std::chrono::milliseconds progress_every_;
   const std::vector<ToolSpec> specs_;
 };
 
 }  // namespace
 
-std::unique_ptr<McpTools> MakeProposalTools(ProposalsClient& client, std::string job) {
-  return std::make_unique<ProposalTools>(client, std::move(job));
+std::unique_ptr<McpTools> MakeProposalTools(ProposalsClient& client, std::string job,
+                                            std::chrono::milliseconds progress_every) {
+  return std::make_unique<ProposalTools>(client, std::move(job), progress_every);
 }
 
 }  // namespace fettle

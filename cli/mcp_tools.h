@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,10 @@
 namespace fettle {
 
 // The tools of one job (docs/mcp.md) over the Proposals service. Every reply is at most 24,000
-// bytes of JSON. `client` must outlive them; `job` is used where a call names none.
-std::unique_ptr<McpTools> MakeProposalTools(ProposalsClient& client, std::string job);
+// bytes of JSON. `client` must outlive them; `job` is used where a call names none. A call that
+// takes longer than `progress_every` says each time that it is still under way.
+std::unique_ptr<McpTools> MakeProposalTools(
+    ProposalsClient& client, std::string job,
+    std::chrono::milliseconds progress_every = std::chrono::seconds(5));
 
 }  // namespace fettle

@@ -12,6 +12,23 @@
 
 namespace fettle {
 
+absl::StatusOr<std::optional<CandidateRow>> FindNamedCandidate(const Store& store,
+                                                               const std::string& job_id,
+                                                               const std::string& name) {
+  std::optional<CandidateRow> row;
+  FETTLE_RETURN_IF_ERROR(store.Read([&](Connection& db) -> absl::Status {
+    if (!name.starts_with('v')) {  // Digests are hexadecimal.
+      FETTLE_ASSIGN_OR_RETURN(row, FindCandidateByDigest(db, job_id, name));
+      return absl::OkStatus();
+    }
+    FETTLE_ASSIGN_OR_RETURN(const auto variant, FindVariant(db, name));
+    if (!variant.has_value() || variant->job_id != job_id) return absl::OkStatus();
+    FETTLE_ASSIGN_OR_RETURN(row, FindCandidate(db, job_id, variant->ordinal));
+    return absl::OkStatus();
+  }));
+  return row;
+}
+
 absl::StatusOr<KernelUnderTest> LoadKernel(const Store& store, const CandidateRow& row) {
   std::optional<KernelRow> stored;
   FETTLE_RETURN_IF_ERROR(store.Read([&](Connection& db) -> absl::Status {

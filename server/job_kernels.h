@@ -3,6 +3,7 @@
 
 // Kernels of a job's candidates as the store keeps them.
 
+#include <optional>
 #include <string>
 
 #include <absl/status/statusor.h>
@@ -13,6 +14,12 @@
 #include "store/store.h"
 
 namespace fettle {
+
+// The candidate of the job that `name` means: its digest or its variant's id, or a prefix of one of
+// them that is unambiguous (kInvalidArgument otherwise). Unset: there is none.
+absl::StatusOr<std::optional<CandidateRow>> FindNamedCandidate(const Store& store,
+                                                               const std::string& job_id,
+                                                               const std::string& name);
 
 // kDataLoss: its kernel is not stored.
 absl::StatusOr<KernelUnderTest> LoadKernel(const Store& store, const CandidateRow& row);

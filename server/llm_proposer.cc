@@ -395,12 +395,9 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
 }
 
 absl::StatusOr<KernelSpec> LlmProposer::Load(const std::string& digest) {
-  std::optional<CandidateRow> row;
-  FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(
-        row, FindCandidateByDigest(db, services_.job_id, CutText(digest, limits::kMaxNameBytes)));
-    return absl::OkStatus();
-  }));
+  FETTLE_ASSIGN_OR_RETURN(const std::optional<CandidateRow> row,
+                          FindNamedCandidate(*services_.store, services_.job_id,
+                                             CutText(digest, limits::kMaxNameBytes)));
   if (!row.has_value()) return errors::NoSuchCandidate(services_.job_id, digest);
   FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(*services_.store, *row));
   return std::move(kernel.kernel);

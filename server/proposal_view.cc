@@ -12,6 +12,7 @@
 #include "core/task_model.h"
 #include "core/text.h"
 #include "server/errors.h"
+#include "server/ids.h"
 #include "server/job_measures.h"
 #include "store/candidate_store.h"
 #include "store/job_store.h"
@@ -210,6 +211,7 @@ json AttemptJson(const CandidateRow& row) {
   if (absl::StatusOr<VerdictRecord> record = VerdictRecordFromJson(verdict); record.ok()) {
     const VerdictRecord shown = WithoutSecrets(*std::move(record));
     out["verdict"] = VerdictName(shown.verdict);
+    if (shown.verdict == Verdict::kWin) out["variant"] = VariantId(row.job_id, row.digest);
     out["stage"] = StageName(shown.stage);
     out["reason"] = shown.reason_code;
     out["message"] = CutText(shown.message, kShownRationale);

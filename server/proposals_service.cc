@@ -157,12 +157,11 @@ absl::StatusOr<ProposalsService::Resolved> ProposalsService::Parent(const Task& 
       return resolved;
     }
   } else if (!name.empty() && name != "baseline") {
-    absl::Status found = parts_.store.Read([&](Connection& db) -> absl::Status {
-      FETTLE_ASSIGN_OR_RETURN(row, FindCandidateByDigest(db, job.id, name));
-      return absl::OkStatus();
-    });
-    if (absl::IsInvalidArgument(found)) return Coded(found, "unknown_parent");
-    FETTLE_RETURN_IF_ERROR(found);
+    absl::StatusOr<std::optional<CandidateRow>> found =
+        FindNamedCandidate(parts_.store, job.id, name);
+    if (absl::IsInvalidArgument(found.status())) return Coded(found.status(), "unknown_parent");
+    if (!found.ok()) return found.status();
+    row = *std::move(found);
     if (!row.has_value()) {
       return Coded(errors::NoSuchCandidate(job.id, name), "unknown_parent");
     }

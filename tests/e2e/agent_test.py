@@ -120,6 +120,7 @@ class Agent(unittest.TestCase):
         rows = self.fettle.json("candidates", job)
         self.assertEqual(len({row["digest"] for row in rows}), len(rows))
         self.assertEqual(int(last["spent"]["candidates"]), len(rows))
+        self.assertIn(f"spent: {len(rows)} of 6 candidates, ", self.fettle.run("jobs", job).stdout)
         self.assertLessEqual(len(rows), 6)
         self.assertIn("WIN", {row["verdict"]["verdict"] for row in rows})
         self.assertIn("COMPILE_ERROR", {row["verdict"]["verdict"] for row in rows})

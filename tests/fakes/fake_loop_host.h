@@ -29,7 +29,10 @@ class FakeLoopHost final : public LoopHost {
                                  std::stop_token) override {
     tried.push_back(mode);
     UnitResult result = ResultOf(kernel);
-    if (mode == "counters") result.counters = counters;
+    if (mode == "counters") {
+      result.counters = counters;
+      counted.push_back(kernel.source);
+    }
     return result;
   }
   absl::StatusOr<std::vector<Attempt>> Evaluate(const std::vector<Proposal>& proposals,
@@ -109,6 +112,7 @@ class FakeLoopHost final : public LoopHost {
 
   std::vector<LlmRequest> asked;
   std::vector<std::string> tried, notes;
+  std::vector<std::string> counted;  // Sources of the tries with counters.
   std::vector<Proposal> evaluated;
   std::vector<nlohmann::json> transcripts;
   nlohmann::json counters;  // What a try with counters gives.

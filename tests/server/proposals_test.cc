@@ -374,16 +374,36 @@ TEST_F(ProposalsTest, BriefAttemptsAndClaims) {
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0]["verdict"], "WIN");
   EXPECT_EQ(rows[0]["rationale"], "because");
-  for (const char* part : {"feedback", "source", "kernel"}) {
+  // An accepted candidate has a variant, by which it can be shown and started from too.
+  const std::string variant = rows[0]["variant"];
+  EXPECT_EQ(json::parse(attempts.bar_json())["incumbent"]["variant"], variant);
+  const auto show = [&](const std::string& name, const char* part, v1::ShowAttemptResponse& shown) {
     grpc::ClientContext one;
-    v1::ShowAttemptRequest show;
-    show.set_job_id(job);
-    show.set_candidate("incumbent");
-    show.set_part(part);
-    v1::ShowAttemptResponse shown;
-    const grpc::Status status = proposals_->ShowAttempt(&one, show, &shown);
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(json::parse(shown.document_json())["candidate"], candidate);
+    v1::ShowAttemptRequest request;
+    request.set_job_id(job);
+    request.set_candidate(name);
+    request.set_part(part);
+    return proposals_->ShowAttempt(&one, request, &shown);
+  };
+  for (const char* part : {"feedback", "source", "kernel"}) {
+    for (const std::string& name : {std::string("incumbent"), variant, variant.substr(0, 8)}) {
+      v1::ShowAttemptResponse shown;
+      const grpc::Status status = show(name, part, shown);
+      ASSERT_TRUE(status.ok()) << name << ": " << status.error_message();
+      EXPECT_EQ(json::parse(shown.document_json())["candidate"], candidate);
+    }
+  }
+  v1::ShowAttemptResponse shown;
+  EXPECT_EQ(show("v000000000000000", "source", shown).error_code(), grpc::NOT_FOUND);
+  // What another job accepted is that job's.
+  {
+    const std::string other = ExternalJob();
+    v1::ShowAttemptResponse foreign;
+    grpc::ClientContext one;
+    v1::ShowAttemptRequest request;
+    request.set_job_id(other);
+    request.set_candidate(variant);
+    EXPECT_EQ(proposals_->ShowAttempt(&one, request, &foreign).error_code(), grpc::NOT_FOUND);
   }
   const auto claim = [&](const std::string& holder, bool give_back) {
     grpc::ClientContext one;
