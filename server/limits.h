@@ -47,6 +47,8 @@ inline constexpr std::chrono::milliseconds kHeartbeat{1'000};
 inline constexpr std::chrono::milliseconds kHeartbeatLost{4'500};  // Silence that ends a session.
 // A confirmation waits so long for another device than the one that was fast before.
 inline constexpr std::chrono::milliseconds kOtherDevice{5'000};
+// A unit waits so long for a worker that compiles it ahead.
+inline constexpr std::chrono::milliseconds kCompileAhead{150'000};
 inline constexpr std::chrono::milliseconds kLeaseSlack{5'000};  // Beyond the unit's deadline.
 inline constexpr std::chrono::milliseconds kRetryPause{1'000};  // After a full disk.
 inline constexpr std::chrono::milliseconds kDrain{1'000};       // Shutdown waits so long for calls.

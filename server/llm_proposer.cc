@@ -295,7 +295,7 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
     unit.check_mode = true;
     unit.target = "cpu";
     if (job.target != "cpu") unit.device_model.clear();
-    if (!services_.dispatcher->Choose("cpu", "").has_value()) return errors::NoWorkerFor("cpu");
+    if (!services_.dispatcher->ChecksOnCpu()) return errors::NoWorkerFor("cpu");
   }
   FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row, journal_.Begin(kind, "", question, {}));
   absl::StatusOr<UnitResult> result = RunUnit(*services_.dispatcher, std::move(unit), stop);

@@ -49,7 +49,9 @@ std::int64_t ThreadsOf(const BoundPlan& plan) {
 }  // namespace
 
 UnitJob::UnitJob(const WorkUnit& unit, UnitServices services)
-    : unit_(unit), services_(std::move(services)) {
+    : unit_(unit),
+      services_(std::move(services)),
+      ahead_(unit.compiled, services_.cache, *services_.blobs) {
   result_.unit_id = unit.id;
   result_.attempt = unit.attempt;
   candidate_ = unit.kind == UnitKind::kRegister ? BaselineKernel() : unit.candidate;
@@ -60,12 +62,14 @@ void UnitJob::Progress(const std::string& line) {
   if (services_.progress) services_.progress(line);
 }
 
-BuildContext UnitJob::Context() const {
+BuildContext UnitJob::Context() {
   return {.task = services_.task.get(),
           .target = services_.target,
           .compiler = services_.compiler,
           .gate = services_.gate,
-          .stop = services_.stop};
+          .stop = services_.stop,
+          .ahead = &ahead_,
+          .keep = unit_.kind == UnitKind::kCompile};
 }
 
 KernelUnderTest UnitJob::BaselineKernel() const {
@@ -478,6 +482,7 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
         "fettle reproduce {} --job {} --task FOLDER", unit_.candidate.digest, unit_.job_id);
   }
   result_.environment = Environment();
+  result_.compiled = ahead_.kept();
   if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();
   result_.wall_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)

@@ -69,11 +69,14 @@ void FakeWorker::Serve() {
   hello.mutable_hello()->set_host("fake");
   hello.mutable_hello()->set_version("0");
   hello.mutable_hello()->set_slots(options_.slots);
-  hello.mutable_hello()->set_devices_json(nlohmann::json::array({{{"id", options_.target},
-                                                                  {"model", options_.model},
-                                                                  {"target", options_.target},
-                                                                  {"emulated", options_.emulated}}})
-                                              .dump());
+  hello.mutable_hello()->set_devices_json("[]");
+  if (!options_.compile_only)
+    hello.mutable_hello()->set_devices_json(
+        nlohmann::json::array({{{"id", options_.target},
+                                {"model", options_.model},
+                                {"target", options_.target},
+                                {"emulated", options_.emulated}}})
+            .dump());
   hello.mutable_hello()->set_compilers_json(
       nlohmann::json::array(
           {{{"name", "fake"}, {"identity", options_.compiler}, {"targets", {options_.target}}}})

@@ -35,6 +35,7 @@ struct FakeWorkerOptions {
   std::string model = "fake cpu";
   std::string compiler = "fake compiler 1";
   bool emulated = false;            // Its device.
+  bool compile_only = false;        // It offers none.
   std::vector<std::string> states;  // Sent as heartbeats, one after the other, after its Hello.
   // Connect again, some milliseconds after the connection ended.
   bool reconnect = true;
