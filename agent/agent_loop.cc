@@ -54,7 +54,7 @@ LlmToolResult Result(const LlmToolCall& call, const std::string& text, bool is_e
   return {call.id, CutText(text, kToolResultBytes), is_error};
 }
 
-std::size_t BytesOf(const LlmRequest& request) {
+std::size_t ConversationBytes(const LlmRequest& request) {
   std::size_t bytes = request.system.size();
   for (const LlmMessage& message : request.messages) {
     bytes += message.text.size();
@@ -280,7 +280,7 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
   talk.request.messages.push_back(
       {.text = WritePrompt(talk.parent_kernel, talk.plan, options_.max_turns), .cache_mark = true});
   for (int turn = 0; turn < options_.max_turns && !talk.over; ++turn) {
-    if (BytesOf(talk.request) > options_.max_conversation_bytes) {
+    if (ConversationBytes(talk.request) > options_.max_conversation_bytes) {
       talk.failure = "the conversation grew too long";
       return absl::OkStatus();
     }

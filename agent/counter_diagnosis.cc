@@ -23,7 +23,7 @@ constexpr double kConflicts = 0.10;       // Bank conflicts for each instruction
 constexpr double kFewWarps = 35;          // Percent of the most warps.
 constexpr double kBusyUnit = 60;          // Percent of its peak.
 constexpr double kLongWait = 1.0;         // Warps that wait for each instruction issued.
-constexpr std::size_t kReasonBytes = 160;
+constexpr std::size_t kAbsentReasonBytes = 160;
 
 struct Wait {
   const char* fact;
@@ -153,7 +153,7 @@ void ReadCounters(const json& counters, Diagnosis& diagnosis) {
   if (!counters.is_object()) return;
   const auto absent = counters.find("absent");
   if (absent != counters.end() && absent->is_string() && !absent->get<std::string>().empty()) {
-    diagnosis.lines.push_back("no counters: " + CutText(absent->get<std::string>(), kReasonBytes));
+    diagnosis.lines.push_back("no counters: " + CutText(absent->get<std::string>(), kAbsentReasonBytes));
     return;
   }
   const Facts facts(counters);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json_text.h"
 #include "core/text.h"
 
 namespace fettle {
@@ -24,12 +25,6 @@ constexpr char kGeneral[] = "general";
 constexpr std::size_t kMaxShownLines = 16;
 constexpr std::size_t kMaxShownLine = 240;
 
-double Number(const json& object, const char* key) {
-  if (!object.is_object()) return 0;
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
-}
-
 struct Peaks {
   double bytes_per_s = 0, flops_per_s = 0;
 };
@@ -38,10 +33,10 @@ Peaks PeaksOf(const HardwareCard* card, std::string_view model) {
   Peaks peaks;
   const HardwareCard::Device* device = card == nullptr ? nullptr : card->DeviceOf(model);
   if (device == nullptr) return peaks;
-  peaks.bytes_per_s = 1e12 * Number(device->figures, "effective_copy_tb_per_s");
-  if (peaks.bytes_per_s == 0) peaks.bytes_per_s = 1e12 * Number(device->figures, "memory_tb_per_s");
+  peaks.bytes_per_s = 1e12 * NumberAt(device->figures, "effective_copy_tb_per_s");
+  if (peaks.bytes_per_s == 0) peaks.bytes_per_s = 1e12 * NumberAt(device->figures, "memory_tb_per_s");
   const json tflops = device->figures.value("tflops", json::object());
-  peaks.flops_per_s = 1e12 * Number(tflops, "fp32_vector");
+  peaks.flops_per_s = 1e12 * NumberAt(tflops, "fp32_vector");
   return peaks;
 }
 
@@ -71,13 +66,13 @@ KernelFacts FactsOf(const UnitResult& result) {
     if (kernels == build.facts.end() || !kernels->is_array()) continue;
     for (const json& kernel : *kernels) {
       facts.known = true;
-      facts.spills = std::max(facts.spills, Number(kernel, "vgpr_spills"));
-      facts.local_bytes = std::max(facts.local_bytes, Number(kernel, "local_bytes"));
-      facts.registers = std::max(facts.registers, Number(kernel, "registers"));
+      facts.spills = std::max(facts.spills, NumberAt(kernel, "vgpr_spills"));
+      facts.local_bytes = std::max(facts.local_bytes, NumberAt(kernel, "local_bytes"));
+      facts.registers = std::max(facts.registers, NumberAt(kernel, "registers"));
       const json occupancy = kernel.value("occupancy", json::object());
-      const double most = Number(occupancy, "max_waves");
+      const double most = NumberAt(occupancy, "max_waves");
       if (most <= 0) continue;
-      const double share = Number(occupancy, "waves") / most;
+      const double share = NumberAt(occupancy, "waves") / most;
       if (share >= facts.occupancy) continue;
       facts.occupancy = share;
       const auto limit = occupancy.find("limit");

@@ -21,6 +21,7 @@
 #include "cli/submit.h"
 #include "cli/task_folder.h"
 #include "cli/verify_bundle.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/bundle.h"
@@ -203,7 +204,7 @@ absl::StatusOr<std::string> DemoCommand::Export(Context& context, OptimizerClien
 
 void DemoCommand::ShowElsewhere(Terminal& terminal, const v1::Variant& variant) const {
   constexpr const char* kElsewhere = "gfx950";
-  const auto values = nlohmann::json::parse(variant.values_json(), nullptr, false);
+  const auto values = ParseJson(variant.values_json());
   const absl::StatusOr<TaskFiles> files = ReadTaskFolder(task_);
   if (variant.target() == kElsewhere || !values.is_object() || !files.ok()) return;
   std::vector<TaskProblem> problems;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/terminal.h"
+#include "core/json_text.h"
 #include "core/text.h"
 
 namespace fettle {
@@ -91,7 +92,7 @@ std::string FormatValues(const nlohmann::json& values) {
 }
 
 std::string FormatValuesText(const std::string& values_json) {
-  const nlohmann::json values = nlohmann::json::parse(values_json, nullptr, false);
+  const nlohmann::json values = ParseJson(values_json);
   return values.is_discarded() ? "-" : FormatValues(values);
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "proto/channel.h"
@@ -221,10 +222,6 @@ absl::Status CheckArguments(const ToolSpec& spec, const json& arguments) {
     }
   }
   return absl::OkStatus();
-}
-
-std::string TextAt(const json& arguments, const char* name) {
-  return arguments.value(name, std::string());
 }
 
 absl::StatusOr<v1::KernelChange> ChangeOf(const json& arguments) {

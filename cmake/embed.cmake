@@ -15,5 +15,6 @@ function(fettle_embed)
     DEPENDS ${paths} ${PROJECT_SOURCE_DIR}/cmake/embed.py VERBATIM
     WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   target_sources(${arg_TARGET} PRIVATE ${header} ${source})
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(${arg_TARGET} PRIVATE ${root})
 endfunction()

@@ -57,6 +57,10 @@ function(fettle_add_library)
     add_library(${target} STATIC ${arg_SRCS})
     set(scope PUBLIC)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    if(FETTLE_UNITY GREATER 1)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON
+        UNITY_BUILD_BATCH_SIZE ${FETTLE_UNITY})
+    endif()
     target_link_libraries(${target} PRIVATE fettle::build_flags ${arg_PRIVATE_DEPS})
     if(NOT arg_NO_PCH)
       target_link_libraries(${target} PRIVATE absl::status absl::statusor fmt::fmt

@@ -7,6 +7,16 @@ namespace fettle {
 
 using nlohmann::json;
 
+namespace {
+
+const json* MemberOf(const json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 int JsonNesting(std::string_view text) {
   int open = 0;
   int most = 0;
@@ -25,6 +35,21 @@ int JsonNesting(std::string_view text) {
 json ParseJson(std::string_view text, int most) {
   if (JsonNesting(text) > most) return json(json::value_t::discarded);
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string TextAt(const json& object, const char* key) {
+  const json* value = MemberOf(object, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+double NumberAt(const json& object, const char* key) {
+  const json* value = MemberOf(object, key);
+  return value != nullptr && value->is_number() ? value->get<double>() : 0;
+}
+
+std::int64_t IntegerAt(const json& object, const char* key) {
+  const json* value = MemberOf(object, key);
+  return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : 0;
 }
 
 }  // namespace fettle

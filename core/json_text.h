@@ -4,6 +4,8 @@
 // JSON from outside. The library parses without recursion, but copies, compares and prints with it:
 // a document of 100,000 brackets would overflow the stack of whoever handles it next.
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -20,5 +22,10 @@ int JsonNesting(std::string_view text);
 
 // The document; discarded where the text is no JSON, or nests more than `most` deep.
 nlohmann::json ParseJson(std::string_view text, int most = kMaxJsonNesting);
+
+// A member; empty or 0 where there is none, it is of another type, or `object` is no object.
+std::string TextAt(const nlohmann::json& object, const char* key);
+double NumberAt(const nlohmann::json& object, const char* key);
+std::int64_t IntegerAt(const nlohmann::json& object, const char* key);
 
 }  // namespace fettle

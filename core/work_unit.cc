@@ -110,6 +110,7 @@ json ToJson(const WorkUnit& unit) {
               {"only_case", unit.only_case},
               {"time_cap_s", JsonNumber(unit.time_cap_s)},
               {"deadline_ms", unit.deadline_ms}};
+  if (unit.device_cap_ms > 0) out["device_cap_ms"] = unit.device_cap_ms;
   if (unit.incumbent) out["incumbent"] = ToJson(*unit.incumbent);
   if (unit.counters) out["counters"] = true;
   if (!unit.compiled.empty()) out["compiled"] = unit.compiled;
@@ -143,6 +144,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.Get("time_cap_s", unit.time_cap_s);
   reader.Get("deadline_ms", unit.deadline_ms);
   FETTLE_ASSIGN_OR_RETURN(unit.compiled, CompiledFromJson(reader));
+  reader.GetOptional("device_cap_ms", unit.device_cap_ms);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return unit;
 }

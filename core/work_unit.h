@@ -29,6 +29,9 @@ struct KernelUnderTest {
   TunableValues values;
 };
 
+// Reason of the verdict on a unit that reached its cap of device time.
+inline constexpr char kDeviceTimeReason[] = "device_time";
+
 struct WorkUnit {
   std::string id;
   int attempt = 1;
@@ -54,6 +57,9 @@ struct WorkUnit {
   std::int64_t deadline_ms = 120000;  // For the whole unit, from its lease.
   // What another worker compiled of it: the blob of each entry of the compile cache, by its key.
   std::map<std::string, std::string> compiled;
+  // The most device time that it may take: it ends there with UNMEASURABLE, kDeviceTimeReason. 0:
+  // no limit.
+  std::int64_t device_cap_ms = 0;
 };
 
 // One compiled build of a kernel (a family member, a specialized dim).

@@ -111,9 +111,11 @@ std::int64_t CaseBuffers::size_bytes() const {
   return total;
 }
 
-absl::Status CaseBuffers::WriteInputs(std::shared_ptr<const CaseImages> images) {
+absl::Status CaseBuffers::WriteInputs(std::shared_ptr<const CaseImages> images,
+                                      const std::vector<bool>& but) {
   written_ = std::move(images);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (i < but.size() && but[i]) continue;
     const DeviceBuffer* image = written_->tensor(static_cast<std::int64_t>(i));
     if (image == nullptr) continue;
     GuardedBuffer& to = *tensors_[i];

@@ -46,8 +46,10 @@ class CaseBuffers {
   // Bytes allocated in all.
   std::int64_t size_bytes() const;
 
-  // Writes every input, in stream order. Those of inout tensors are also what Restore brings back.
-  absl::Status WriteInputs(std::shared_ptr<const CaseImages> images);
+  // Writes every input, in stream order, but for those that `but` (by tensor) leaves to the caller.
+  // Those of inout tensors are also what Restore brings back.
+  absl::Status WriteInputs(std::shared_ptr<const CaseImages> images,
+                           const std::vector<bool>& but = {});
   // Fills every pure output, padding included, in stream order.
   absl::Status FillOutputs(std::uint8_t byte);
   absl::Status FillWorkspace(std::uint8_t byte);

@@ -114,6 +114,9 @@ struct TimeRequest {
   BoundCase bound_case;
   RunnableKernel a, b;  // a: baseline, b: candidate.
   std::uint64_t input_seed = 0;
+  // Of further inputs, each for one launch; the output of one of those is returned. Empty: outputs
+  // are those on input_seed alone.
+  std::vector<std::uint64_t> single_seeds;
   std::map<std::string, std::string> files;  // As in RunRequest.
   std::uint64_t order_seed = 0;              // Order of sides in each pair.
   int min_blocks = 20, max_blocks = 40, pairs_per_block = 10;
@@ -125,6 +128,8 @@ struct TimeRequest {
   bool cold = true;                 // Rotate buffers; else the same buffers each time.
   bool screen_only = false;         // A few pairs; drops what is clearly slower.
   std::chrono::nanoseconds launch_limit = std::chrono::seconds(10);
+  // The samples of both sides may take this much device time in all; 0: no limit.
+  std::chrono::nanoseconds device_cap{0};
   bool want_outputs = true;   // Of timed launches of b: one randomly chosen sample's.
   bool keep_outputs = false;  // The same, left on the device for FetchOutputs.
   // Not a comparison: b alone at these duty ratios (profiler/duty.h), for `duty_span` each.
@@ -136,11 +141,15 @@ struct TimeObservation {
   CaseMeasurement measurement;  // Blocks, medians, ratio; roofline fields left to the worker.
   double calibration_error = 0;
   double device_ns = 0;
-  std::vector<std::vector<std::uint8_t>> outputs;  // As RunObservation, from a timed launch of b.
-  bool outputs_kept = false;                       // FetchOutputs gives them.
-  bool all_timed_outputs_equal = true;             // Every timed output of b had the same bytes.
-  std::int64_t rotated_bytes = 0;                  // Of all buffer sets that samples took turns on.
-  bool graphs = false;                             // Several launches were replayed as one graph.
+  // As RunObservation, from a timed launch of b on input_seed; behind them those of a launch on
+  // single_seeds[judged_single], where there are such seeds. Empty unless sampled.
+  std::vector<std::vector<std::uint8_t>> outputs;
+  bool sampled = false;  // There was a launch of either kind to take outputs from.
+  std::int64_t judged_single = -1;
+  bool outputs_kept = false;            // FetchOutputs gives them.
+  bool all_timed_outputs_equal = true;  // Every timed output of b had the same bytes.
+  std::int64_t rotated_bytes = 0;       // Of all buffer sets that samples took turns on.
+  bool graphs = false;                  // Several launches were replayed as one graph.
   std::optional<std::string> modified_input, guard_violation;
   nlohmann::json duty;  // Of duty_ratios: a list of profiler/duty.h's points; else null.
 };
@@ -158,8 +167,9 @@ class RunnerSession {
   virtual absl::StatusOr<RunObservation> RunCase(const RunRequest& request) = 0;
   virtual absl::StatusOr<TimeObservation> TimeCase(const TimeRequest& request) = 0;
   // Outputs that the last RunCase or TimeCase left on the device (of its last repeat; of the chosen
-  // sample), as they were when their digests were taken. `rows`, for each output in case order:
-  // rows to return, ascending, packed one after another; empty: all of them. kAborted when the
+  // samples), as they were when their digests were taken. `rows`, for each output in case order,
+  // and once more where there are single_seeds: rows to return, ascending, packed one after
+  // another; empty: all of them. kAborted when the
   // memory has changed since, kFailedPrecondition when nothing was left. Only for devices whose
   // memory a kernel cannot reach after its launch, not the cpu's.
   virtual absl::StatusOr<std::vector<std::vector<std::uint8_t>>> FetchOutputs(

@@ -180,11 +180,6 @@ bool IsBundleVersion(std::string_view version) {
   }
 }
 
-std::string Text(const json& object, const char* key) {
-  const json value = object.is_object() ? object.value(key, json()) : json();
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
 std::vector<std::string> Texts(const json& object, const char* key) {
   std::vector<std::string> out;
   const json value = object.is_object() ? object.value(key, json()) : json();
@@ -202,7 +197,7 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
   if (!document.is_object() || !document.value("bundle", json()).is_object()) {
     return absl::InvalidArgumentError("read a bundle: manifest.json is missing or no JSON object");
   }
-  extras.version = Text(document["bundle"], "version");
+  extras.version = TextAt(document["bundle"], "version");
   for (const auto& [path, bytes] : files) {
     if (path.starts_with(kVectorFolder)) extras.vectors[path.substr(kVectorFolder.size())] = bytes;
     if (path.starts_with(kRunFolder)) extras.runs[path.substr(kRunFolder.size())] = bytes;
@@ -214,8 +209,8 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
         "read a bundle: src/build.json is missing or no list of builds");
   }
   for (const json& entry : builds["builds"]) {
-    const std::string kernel = Text(entry, "kernel"), key = Text(entry, "key"),
-                      target = Text(entry, "target");
+    const std::string kernel = TextAt(entry, "kernel"), key = TextAt(entry, "key"),
+                      target = TextAt(entry, "target");
     // What the evidence names is no extra.
     const bool proven =
         std::any_of(variants.begin(), variants.end(), [&](const VariantProvenance& variant) {
@@ -226,25 +221,25 @@ absl::StatusOr<BundleExtras> ReadExtras(const BundleFiles& files,
                                                      });
         });
     if (proven) continue;
-    const auto object = files.find(Text(entry, "object"));
+    const auto object = files.find(TextAt(entry, "object"));
     if (object == files.end()) {
       return absl::InvalidArgumentError(fmt::format(
-          "read a bundle: {} is missing: src/build.json names it", Text(entry, "object")));
+          "read a bundle: {} is missing: src/build.json names it", TextAt(entry, "object")));
     }
     extras.builds.push_back({.kernel = kernel,
                              .target = target,
                              .key = key,
-                             .compiler = Text(entry, "compiler"),
-                             .machine = Text(entry, "machine"),
+                             .compiler = TextAt(entry, "compiler"),
+                             .machine = TextAt(entry, "machine"),
                              .entries = Texts(entry, "entries"),
                              .symbols = Texts(entry, "symbols"),
                              .facts = entry.value("facts", json::object()),
                              .code_object = object->second});
     // Only evidence says that something ran, and the model reads it.
-    if (Text(entry, "status") != "compiled_only" && extras.runs.empty()) {
+    if (TextAt(entry, "status") != "compiled_only" && extras.runs.empty()) {
       return absl::InvalidArgumentError(fmt::format(
           "read a bundle: src/build.json calls the build of {} for {} '{}' without evidence",
-          kernel, target, Text(entry, "status")));
+          kernel, target, TextAt(entry, "status")));
     }
     if (extras.builds.back().entries.size() != extras.builds.back().symbols.size()) {
       return absl::InvalidArgumentError(

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/evidence_check.h"
@@ -18,21 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string Text(const json& object, const char* key) {
-  const json value = object.is_object() ? object.value(key, json()) : json();
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
-double Number(const json& object, const char* key) {
-  const json value = object.is_object() ? object.value(key, json()) : json();
-  return value.is_number() ? value.get<double>() : 0;
-}
-
-std::int64_t Integer(const json& object, const char* key) {
-  const json value = object.is_object() ? object.value(key, json()) : json();
-  return value.is_number_integer() ? value.get<std::int64_t>() : 0;
-}
-
 // The job that the imported variants of one task and target belong to.
 JobRow ImportJob(const VariantProvenance& variant, const std::string& origin) {
   JobRow job;
@@ -44,10 +30,10 @@ JobRow ImportJob(const VariantProvenance& variant, const std::string& origin) {
   job.task_digest = variant.task_digest;
   job.proposer = "replay";
   job.options_json = "{}";
-  job.created_ns = Integer(variant.document["variant"], "accepted_ns");
+  job.created_ns = IntegerAt(variant.document["variant"], "accepted_ns");
   job.target = variant.target;
-  job.device_model = Text(variant.document, "device_model");
-  job.toolchain = Text(variant.document, "toolchain");
+  job.device_model = TextAt(variant.document, "device_model");
+  job.toolchain = TextAt(variant.document, "toolchain");
   job.state = job_state::kSucceeded;
   job.stage = job_stage::kSearch;
   job.message = "imported from " + origin;
@@ -63,23 +49,23 @@ VariantRow RowOf(const VariantProvenance& variant, const std::string& job_id,
   row.id = variant.id;
   row.job_id = job_id;
   row.ordinal = ordinal;
-  row.candidate_digest = Text(part, "candidate_digest");
+  row.candidate_digest = TextAt(part, "candidate_digest");
   row.task_digest = variant.task_digest;
   row.target = variant.target;
-  row.device_model = Text(variant.document, "device_model");
-  row.toolchain = Text(variant.document, "toolchain");
+  row.device_model = TextAt(variant.document, "device_model");
+  row.toolchain = TextAt(variant.document, "toolchain");
   row.status = variant.status;
-  row.status_reason = Text(part, "status_reason");  // An export shows it: it must stay the same.
+  row.status_reason = TextAt(part, "status_reason");  // An export shows it: it must stay the same.
   row.values_json = variant.values.dump();
   row.ratio = variant.ratio;
   row.ratio_low = variant.ratio_low;
   row.ratio_high = variant.ratio_high;
-  row.ratio_declared = Number(part, "ratio_declared");
-  row.ratio_tuned = Number(part, "ratio_tuned");
-  row.roofline_fraction = Number(part, "roofline_fraction");
+  row.ratio_declared = NumberAt(part, "ratio_declared");
+  row.ratio_tuned = NumberAt(part, "ratio_tuned");
+  row.roofline_fraction = NumberAt(part, "roofline_fraction");
   row.is_tuned_baseline = part.value("is_tuned_baseline", json(false)) == json(true);
-  row.parent_variant = Text(part, "supersedes");
-  row.accepted_ns = Integer(part, "accepted_ns");
+  row.parent_variant = TextAt(part, "supersedes");
+  row.accepted_ns = IntegerAt(part, "accepted_ns");
   row.provenance_json = variant.document.dump(-1, ' ', false, kReplaceInvalid);
   return row;
 }
@@ -107,28 +93,28 @@ absl::Status InsertOne(Connection& db, const VariantProvenance& variant,
   }
   const std::int64_t ordinal = ++job.candidate_count;
   job.judged_count = ordinal;
-  const double declared = Number(variant.document["variant"], "ratio_declared");
+  const double declared = NumberAt(variant.document["variant"], "ratio_declared");
   if (job.best_variant.empty() || declared > job.best_ratio_declared) {
     job.best_variant = variant.id;
     job.best_ratio_declared = declared;
-    job.best_ratio_tuned = Number(variant.document["variant"], "ratio_tuned");
+    job.best_ratio_tuned = NumberAt(variant.document["variant"], "ratio_tuned");
   }
   FETTLE_RETURN_IF_ERROR(UpdateJob(db, job));
   KernelRow kernel;
   kernel.json = CanonicalJson(variant.kernel);
   kernel.digest = Sha256Hex(kernel.json);
-  kernel.source_digest = Sha256Hex(Text(variant.kernel, "source"));
+  kernel.source_digest = Sha256Hex(TextAt(variant.kernel, "source"));
   FETTLE_RETURN_IF_ERROR(InsertKernel(db, kernel));
   const json proposer = variant.document.value("proposer", json::object());
   CandidateRow candidate;
   candidate.job_id = job.id;
   candidate.ordinal = ordinal;
-  candidate.digest = Text(variant.document["variant"], "candidate_digest");
+  candidate.digest = TextAt(variant.document["variant"], "candidate_digest");
   candidate.kernel_digest = kernel.digest;
   candidate.values_json = variant.values.dump();
-  candidate.proposer = Text(proposer, "name");
-  candidate.technique = Text(proposer, "technique");
-  candidate.rationale = Text(proposer, "rationale");
+  candidate.proposer = TextAt(proposer, "name");
+  candidate.technique = TextAt(proposer, "technique");
+  candidate.rationale = TextAt(proposer, "rationale");
   candidate.state = candidate_state::kJudged;
   candidate.judged_order = ordinal;
   candidate.verdict = "WIN";
@@ -161,7 +147,7 @@ absl::StatusOr<ImportReport> ImportVariants(Store& store,
       return absl::OkStatus();
     }));
     if (known.has_value() && known->id == variant.id) {
-      if (known->candidate_digest != Text(variant.document["variant"], "candidate_digest")) {
+      if (known->candidate_digest != TextAt(variant.document["variant"], "candidate_digest")) {
         return absl::AlreadyExistsError(
             fmt::format("import variant {}: another variant has that id here", variant.id));
       }

@@ -8,6 +8,7 @@
 
 #include "core/bound_json.h"
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/target.h"
 #include "core/task_model.h"
@@ -27,16 +28,6 @@ json FileEntry(const Facts& files, const std::string& path) {
   const auto found = files.find(path);
   FETTLE_CHECK(found != files.end());
   return {{"path", path}, {"sha256", found->second.sha256}, {"bytes", found->second.bytes}};
-}
-
-double Number(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
-}
-
-std::string Text(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 json TypesEntry(const std::map<std::string, DType>& types) {
@@ -142,9 +133,9 @@ json PerformanceEntry(const VariantProvenance& provenance) {
   return {{"ratio", provenance.ratio},
           {"ratio_low", provenance.ratio_low},
           {"ratio_high", provenance.ratio_high},
-          {"ratio_declared", Number(variant, "ratio_declared")},
-          {"ratio_tuned", Number(variant, "ratio_tuned")},
-          {"roofline_fraction", Number(variant, "roofline_fraction")},
+          {"ratio_declared", NumberAt(variant, "ratio_declared")},
+          {"ratio_tuned", NumberAt(variant, "ratio_tuned")},
+          {"roofline_fraction", NumberAt(variant, "roofline_fraction")},
           {"cases", cases}};
 }
 
@@ -164,7 +155,7 @@ json VariantEntry(const BundleModel& model, const BundleKernel& kernel, const Fa
   }
   json entry = {{"id", kernel.id},
                 {"target", provenance.target},
-                {"device", device.is_object() ? Text(device, "model") : ""},
+                {"device", device.is_object() ? TextAt(device, "model") : ""},
                 {"status", provenance.status},
                 {"kernel", KernelEntry(kernel, files)},
                 {"guards", GuardsEntry(model, kernel)},
@@ -418,27 +409,27 @@ json MakeBuildList(const BundleModel& model) {
 std::string MakeReadme(const json& manifest) {
   const json& op = manifest.at("op");
   const json& bundle = manifest.at("bundle");
-  const std::string name = Text(op, "name");
+  const std::string name = TextAt(op, "name");
   std::string text = fmt::format(
       "# {} {}\n\n{}\n\nLicence: {}. Task digest: `{}`. Bundle digest: `{}`.\n\n## Variants\n\n"
       "| variant | target | device | values | speed-up | 95 % interval | of the roofline |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n",
-      name, Text(bundle, "version"), Text(op, "summary"), Text(op, "license"),
-      Text(op, "task_digest"), Text(bundle, "digest"));
+      name, TextAt(bundle, "version"), TextAt(op, "summary"), TextAt(op, "license"),
+      TextAt(op, "task_digest"), TextAt(bundle, "digest"));
   for (const json& variant : manifest.at("variants")) {
     const json& performance = variant.at("performance");
-    const double roofline = Number(performance, "roofline_fraction");
+    const double roofline = NumberAt(performance, "roofline_fraction");
     text += fmt::format("| `{}` | {} | {} | {} | {:.3f} | {:.3f} to {:.3f} | {} |\n",
-                        Text(variant, "id"), Text(variant, "target"), Text(variant, "device"),
-                        ValuesText(variant.at("kernel").at("values")), Number(performance, "ratio"),
-                        Number(performance, "ratio_low"), Number(performance, "ratio_high"),
+                        TextAt(variant, "id"), TextAt(variant, "target"), TextAt(variant, "device"),
+                        ValuesText(variant.at("kernel").at("values")), NumberAt(performance, "ratio"),
+                        NumberAt(performance, "ratio_low"), NumberAt(performance, "ratio_high"),
                         roofline > 0 ? Percent(roofline) : "not known");
     for (const json& run : variant.value("runs", json::array())) {
-      if (Text(run, "status") != "run") continue;
+      if (TextAt(run, "status") != "run") continue;
       text +=
           fmt::format("| `{}` | {} | {} | as above | {:.3f} | {:.3f} to {:.3f} | rerun |\n",
-                      Text(variant, "id"), Text(run, "target"), Text(run, "device"),
-                      Number(run, "ratio"), Number(run, "ratio_low"), Number(run, "ratio_high"));
+                      TextAt(variant, "id"), TextAt(run, "target"), TextAt(run, "device"),
+                      NumberAt(run, "ratio"), NumberAt(run, "ratio_low"), NumberAt(run, "ratio_high"));
     }
   }
   text +=
@@ -447,21 +438,21 @@ std::string MakeReadme(const json& manifest) {
       "| variant | case | baseline | variant | speed-up |\n| --- | --- | --- | --- | --- |\n";
   for (const json& variant : manifest.at("variants")) {
     for (const json& entry : variant.at("performance").at("cases")) {
-      text += fmt::format("| `{}` | {} | {:.1f} us | {:.1f} us | {:.3f} |\n", Text(variant, "id"),
-                          Text(entry, "case"), Number(entry, "baseline_median_ns") / 1000,
-                          Number(entry, "median_ns") / 1000, Number(entry, "ratio"));
+      text += fmt::format("| `{}` | {} | {:.1f} us | {:.1f} us | {:.3f} |\n", TextAt(variant, "id"),
+                          TextAt(entry, "case"), NumberAt(entry, "baseline_median_ns") / 1000,
+                          NumberAt(entry, "median_ns") / 1000, NumberAt(entry, "ratio"));
     }
   }
   text += "\n## Objects\n\n| kernel | target | status | compiler |\n| --- | --- | --- | --- |\n";
   std::set<std::string> lines;
   const auto add = [&](const std::string& id, const json& builds) {
     for (const json& build : builds) {
-      lines.insert(fmt::format("| `{}` | {} | {} | {} |\n", id, Text(build, "target"),
-                               Text(build, "status"), Text(build, "compiler")));
+      lines.insert(fmt::format("| `{}` | {} | {} | {} |\n", id, TextAt(build, "target"),
+                               TextAt(build, "status"), TextAt(build, "compiler")));
     }
   };
   for (const json& variant : manifest.at("variants"))
-    add(Text(variant, "id"), variant.at("builds"));
+    add(TextAt(variant, "id"), variant.at("builds"));
   add(kBaselineId, manifest.at("fallback").at("builds"));
   for (const std::string& line : lines) text += line;
   text +=
@@ -471,9 +462,9 @@ std::string MakeReadme(const json& manifest) {
   for (const json& target : manifest.at("selection").at("targets")) {
     text += fmt::format(
         "- {}: {} variant{}, regret over the timed sizes {:.2f} % on average, {:.2f} % at most.\n",
-        Text(target, "target"), target.at("members").size(),
-        target.at("members").size() == 1 ? "" : "s", Number(target, "mean_regret") * 100,
-        Number(target, "worst_regret") * 100);
+        TextAt(target, "target"), target.at("members").size(),
+        target.at("members").size() == 1 ? "" : "s", NumberAt(target, "mean_regret") * 100,
+        NumberAt(target, "worst_regret") * 100);
   }
   const std::string identifier = CppIdentifier(name);
   text += fmt::format(
@@ -489,7 +480,7 @@ std::string MakeReadme(const json& manifest) {
       "again; "
       "`fettle verify --rerun .` repeats verification and measurement on your device and adds the "
       "evidence.\n",
-      name, identifier, Text(bundle, "version"));
+      name, identifier, TextAt(bundle, "version"));
   return text;
 }
 

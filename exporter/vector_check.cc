@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "core/json_text.h"
 #include "core/reference_header.h"
 #include "core/task_model.h"
 #include "exporter/generated.h"
@@ -11,11 +12,6 @@ namespace fettle {
 namespace {
 
 using nlohmann::json;
-
-std::string TextOf(const json& object, const char* key) {
-  const json value = object.is_object() ? object.value(key, json()) : json();
-  return value.is_string() ? value.get<std::string>() : "";
-}
 
 std::string CaseBody(const BundleModel& model, const json& entry, const std::string& space) {
   const OperatorView view = ViewOf(model);
@@ -59,14 +55,14 @@ std::string CaseBody(const BundleModel& model, const json& entry, const std::str
   for (const ArgDecl* arg : view.tensors) {
     const json* found = nullptr;
     for (const json& tensor : tensors) {
-      if (TextOf(tensor, "name") == arg->name) found = &tensor;
+      if (TextAt(tensor, "name") == arg->name) found = &tensor;
     }
     if (found == nullptr) continue;
     const std::string name = CppIdentifier(arg->name);
     const json bytes = found->value("bytes", json(0));
     const auto size = bytes.is_number_integer() ? bytes.get<std::int64_t>() : 0;
     const bool is_null = found->value("null", json(false)) == json(true);
-    const std::string input = TextOf(*found, "input"), expected = TextOf(*found, "expected");
+    const std::string input = TextAt(*found, "input"), expected = TextAt(*found, "expected");
     if (is_null) continue;
     const std::string memory = input.empty() ? fmt::format("memory.output({}u)", size)
                                              : fmt::format("memory.input(\"{}\")", input);
@@ -74,10 +70,10 @@ std::string CaseBody(const BundleModel& model, const json& entry, const std::str
         "      void* const data_{0} = {1};\n      args.{0}.data = "
         "static_cast<decltype(args.{0}.data)>(data_{0});\n",
         name, memory);
-    const auto dtype = ParseDType(TextOf(*found, "dtype"));
+    const auto dtype = ParseDType(TextAt(*found, "dtype"));
     if (expected.empty() || !dtype) continue;
     checks += fmt::format("      wrong += memory.compare(data_{}, {}u, {}, \"{}\", \"{}\");\n",
-                          name, size, CppDType(*dtype), expected, TextOf(*found, "tolerance"));
+                          name, size, CppDType(*dtype), expected, TextAt(*found, "tolerance"));
   }
   text += fmt::format(
       "      const std::size_t need = op.workspace_bytes(backend, types, shape);\n"
@@ -86,7 +82,7 @@ std::string CaseBody(const BundleModel& model, const json& entry, const std::str
       "   memory.wait();\n"
       "      long wrong = 0;\n      if (result) {{\n{}      }}\n      failed += report(\"{}\", "
       "result, wrong);\n    }}\n",
-      checks, TextOf(entry, "label"));
+      checks, TextAt(entry, "label"));
   return text;
 }
 

@@ -45,7 +45,10 @@ class Timer {
   bool on_cpu() const { return device_.info().target.vendor == Vendor::kCpu; }
 
   DeviceState State() { return options_.read_state ? device_.State() : DeviceState(); }
+  // How long the next sample may take.
+  absl::StatusOr<nanoseconds> SampleLimit() const;
   absl::StatusOr<double> Sample(Side side, bool warmup);
+  absl::StatusOr<double> RunGroup(Side side, int group, bool warmup);
   absl::Status EnqueueSample(Side side, int group);
   absl::StatusOr<DeviceGraph*> Graph(Side side, int group);
   absl::StatusOr<double> WarmUp(Side side);
@@ -102,17 +105,37 @@ absl::Status Timer::EnqueueSample(Side side, int group) {
   return absl::OkStatus();
 }
 
-// Nanoseconds per launch of one sample.
+absl::StatusOr<nanoseconds> Timer::SampleLimit() const {
+  if (options_.device_cap.count() == 0) return options_.launch_limit;
+  const nanoseconds left = options_.device_cap - nanoseconds(std::llround(device_ns_));
+  if (left.count() > 0) return std::min(options_.launch_limit, left);
+  return absl::DeadlineExceededError(
+      fmt::format("the samples took the {} ns of device time that they may", device_ns_));
+}
+
+// Nanoseconds per launch of one sample that counts. Others are run for side b, which has them
+// checked; side a passes them over where there are more groups.
 absl::StatusOr<double> Timer::Sample(Side side, bool warmup) {
   const int groups = std::max(1, pair_.slots() / launches_);
-  const int group = next_group_++ % groups;
+  for (int passed = 1;; ++passed) {
+    const int wanted = side == Side::kB && !warmup ? pair_.Wanted(launches_) : -1;
+    const int group = wanted >= 0 ? wanted / launches_ % groups : next_group_++ % groups;
+    const bool counts = warmup || pair_.Counts(group * launches_ % pair_.slots(), launches_);
+    if (!counts && side == Side::kA && passed < groups) continue;
+    FETTLE_ASSIGN_OR_RETURN(const double ns, RunGroup(side, group, warmup));
+    if (counts) return ns;
+  }
+}
+
+absl::StatusOr<double> Timer::RunGroup(Side side, int group, bool warmup) {
+  FETTLE_ASSIGN_OR_RETURN(const nanoseconds limit, SampleLimit());
   if (graphs_) FETTLE_RETURN_IF_ERROR(Graph(side, group).status());  // Captured before the clock.
   const auto wall_start = clock_.Steady();
   if (!on_cpu()) FETTLE_RETURN_IF_ERROR(device_.Spin(kLeadSpin));
   FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> start, device_.Record());
   FETTLE_RETURN_IF_ERROR(EnqueueSample(side, group));
   FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device_.Record());
-  FETTLE_RETURN_IF_ERROR(device_.Synchronize(options_.launch_limit));
+  FETTLE_RETURN_IF_ERROR(device_.Synchronize(limit));
   const auto wall_ns = static_cast<double>(Since(wall_start).count());
   FETTLE_ASSIGN_OR_RETURN(const double elapsed_ns, device_.ElapsedNs(*start, *end));
   // No device can have worked for longer than the host waited for it.

@@ -32,6 +32,11 @@ class TimedPair {
   virtual int slots() const = 0;
   // Whether a call must find its slot reset, so that one slot serves one call of a sample.
   virtual bool resets_between_calls() const = 0;
+  // Whether a sample over these slots, as AfterSample, counts for the time: on some inputs a call
+  // could know its answer.
+  virtual bool Counts(int /*first*/, int /*count*/) const { return true; }
+  // A slot that side b's next sample, of so many launches, is to include; -1: any will do.
+  virtual int Wanted(int /*launches*/) const { return -1; }
   // Enqueues one call; stands inside the timed span.
   virtual absl::Status Enqueue(Side side, int slot) = 0;
   // After a sample over slots first, first + 1, ... (modulo slots()), all reached: checks what was
@@ -53,6 +58,8 @@ struct TimingOptions {
   bool read_state = true;  // Clocks, power and throttling around each block; else unknown.
   std::chrono::nanoseconds time_cap{20'000'000'000};
   std::chrono::nanoseconds launch_limit{10'000'000'000};
+  // Of all samples in all, kDeadlineExceeded beyond; 0: no limit.
+  std::chrono::nanoseconds device_cap{0};
   std::chrono::nanoseconds shortest_sample{200'000};  // Shorter kernels are launched k times.
   std::chrono::nanoseconds idle{5'000'000};           // Between blocks.
   // Asked after each block; true stops.

@@ -17,6 +17,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "core/json_text.h"
+
 namespace fettle {
 namespace {
 
@@ -112,7 +114,7 @@ absl::Status FillFromFile(EndpointOptions& options) {
   const absl::StatusOr<std::string> text = ReadSecretFile(path);
   if (absl::IsNotFound(text.status()) && !named) return absl::OkStatus();
   if (!text.ok()) return text.status();
-  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ParseJson(*text);
   if (!json.is_object()) {
     return absl::InvalidArgumentError(fmt::format("read {}: not a JSON object", path));
   }

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/wire_json.h"
 
+#include "core/json_text.h"
+
 namespace fettle {
 
 using nlohmann::json;
 
+// What the server sends wraps documents that nest to the limit themselves.
+constexpr int kMost = 2 * kMaxJsonNesting;
+
 json ParseDocument(const std::string& text) {
-  json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json document = ParseJson(text, kMost);
   return document.is_discarded() ? json() : document;
 }
 

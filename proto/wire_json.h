@@ -23,7 +23,7 @@ nlohmann::json ToJson(const v1::Worker& worker);
 std::string JobStateName(v1::JobState state);  // "running"
 bool IsFinal(v1::JobState state);
 std::int64_t ToNs(const google::protobuf::Timestamp& time);
-// The document in `text`; null where empty or malformed.
+// The document in `text`; null where empty or malformed, or where it nests without end.
 nlohmann::json ParseDocument(const std::string& text);
 
 }  // namespace fettle

@@ -8,6 +8,7 @@
 #include "agent/llm/retry.h"
 #include "agent/model_catalog.h"
 #include "core/clock.h"
+#include "server/device_time.h"
 #include "server/dispatcher.h"
 #include "store/store.h"
 
@@ -31,8 +32,9 @@ struct JobServices {
   Dispatcher* dispatcher = nullptr;
   Clock* clock = nullptr;
   std::string job_id;
-  std::function<void()> wake;                          // There is something to propose, or an end.
-  std::function<void(std::int64_t device_ms)> charge;  // Device time spent outside candidates.
+  std::function<void()> wake;               // There is something to propose, or an end.
+  std::function<void()> charged;            // What calls to models cost has changed.
+  std::shared_ptr<DeviceTime> device_time;  // The job's budget of it.
   std::function<void(std::string code, std::string text)> note;  // Into the job's events.
 };
 

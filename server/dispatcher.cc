@@ -11,6 +11,7 @@
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/dispatch_rules.h"
+#include "server/job_measures.h"
 #include "server/worker_hello.h"
 #include "store/candidate_store.h"
 
@@ -110,8 +111,21 @@ void Dispatcher::CancelUnit(const std::string& unit_id) {
     const auto found = units_.find(unit_id);
     if (found == units_.end()) return;
     const Unit& unit = *found->second;
-    if (const auto holder = workers_.find(unit.holder);
-        unit.state == State::kLeased && holder != workers_.end()) {
+    const auto holder = workers_.find(unit.holder);
+    const bool runs = unit.state == State::kLeased && holder != workers_.end();
+    if (unit.ticket.charge && unit.state != State::kDelivered) {
+      if (runs) {
+        cancelled_[{unit_id, unit.ticket.row.attempt}] = {
+            .charge = unit.ticket.charge,
+            .row = unit.ticket.durable ? std::optional(unit.ticket.row) : std::nullopt,
+            .most_ms = MostDeviceMs(unit),
+            .holder = unit.holder,
+            .until = clock_.Steady() + limits::kCancelGrace};
+      } else {
+        unit.ticket.charge(MostDeviceMs(unit), /*last=*/true);
+      }
+    }
+    if (runs) {
       TellCancel(holder->second, unit_id, unit.ticket.row.attempt);
       --holder->second.view.held;
       views_stale_ = true;
@@ -268,6 +282,7 @@ SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
   for (const auto& [link, worker] : workers_) {
     next = std::min(next, worker.last_seen + options_.heartbeat_lost);
   }
+  for (const auto& [attempt, cancelled] : cancelled_) next = std::min(next, cancelled.until);
   return next;
 }
 
@@ -389,6 +404,9 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
   if (IsAheadId(done.unit_id())) {
     return EndAhead(link, done.unit_id(), done.attempt(), &done.result_json());
   }
+  if (const UnitAttempt attempt(done.unit_id(), done.attempt()); cancelled_.contains(attempt)) {
+    ChargeCancelled(attempt, DeviceMsOf(done.result_json()));
+  }
   const auto found = units_.find(done.unit_id());
   // Unknown: its result is stored already, or its job has ended. Either way the worker may forget
   // it.
@@ -445,6 +463,9 @@ void Dispatcher::HandleReturned(WorkerLink* link, const v1::UnitReturned& return
     return EndAhead(link, returned.unit_id(), returned.attempt(), nullptr);
   }
   Acknowledge(link, returned.unit_id(), returned.attempt());
+  const std::optional<std::int64_t> device_ms =
+      returned.has_device_ms() ? std::optional(returned.device_ms()) : std::nullopt;
+  ChargeCancelled({returned.unit_id(), returned.attempt()}, device_ms);
   const auto found = units_.find(returned.unit_id());
   if (found == units_.end() || found->second->ticket.row.attempt != returned.attempt() ||
       found->second->state != State::kLeased) {
@@ -458,7 +479,7 @@ void Dispatcher::HandleReturned(WorkerLink* link, const v1::UnitReturned& return
   GiveBack(
       unit,
       fmt::format("worker {} gave it back: {}", worker.view.id, CutText(returned.reason(), 500)),
-      counts || !returned.retryable());
+      counts || !returned.retryable(), device_ms);
 }
 
 void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
@@ -469,6 +490,11 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
   const bool died = !found->second.draining && !server_stops_;
   const std::shared_ptr<WorkerLink> keep = found->second.link;
   workers_.erase(found);
+  std::vector<UnitAttempt> silent;
+  for (const auto& [attempt, cancelled] : cancelled_) {
+    if (cancelled.holder == link) silent.push_back(attempt);
+  }
+  for (const UnitAttempt& attempt : silent) ChargeCancelled(attempt, std::nullopt);
   for (auto& [unit_id, unit] : units_) {
     if (unit->compiler == link) {
       unit->ahead = Ahead::kNot;
@@ -491,7 +517,33 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
   views_stale_ = true;
 }
 
-void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
+std::int64_t Dispatcher::MostDeviceMs(const Unit& unit) const {
+  const std::int64_t cap = unit.ticket.unit.device_cap_ms;
+  if (unit.state == State::kPending || cap == 0) return 0;
+  if (unit.leased == SteadyTime()) return cap;  // Leased before this start.
+  const auto since =
+      std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Steady() - unit.leased);
+  return std::clamp<std::int64_t>(since.count() + 1, 0, cap);
+}
+
+void Dispatcher::ChargeCancelled(const UnitAttempt& attempt,
+                                 std::optional<std::int64_t> device_ms) {
+  const auto found = cancelled_.find(attempt);
+  if (found == cancelled_.end()) return;
+  Cancelled cancelled = std::move(found->second);
+  cancelled_.erase(found);
+  const std::int64_t used = std::max<std::int64_t>(0, device_ms.value_or(cancelled.most_ms));
+  if (cancelled.row.has_value()) {
+    cancelled.row->state = unit_state::kCancelled;
+    cancelled.row->ended_ns = clock_.NowNs();
+    cancelled.row->device_ms = used;
+    changes_.push_back({*std::move(cancelled.row), /*insert=*/false});
+  }
+  cancelled.charge(used, /*last=*/true);
+}
+
+void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts,
+                          std::optional<std::int64_t> device_ms) {
   if (const auto holder = workers_.find(unit.holder);
       holder != workers_.end() && unit.state == State::kLeased) {
     --holder->second.view.held;
@@ -500,20 +552,27 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
   UnitTicket& ticket = unit.ticket;
   ++counts_.returned;
   if (counts) ++ticket.failures;
+  const std::int64_t used = std::max<std::int64_t>(0, device_ms.value_or(MostDeviceMs(unit)));
+  // What it took is no longer there for the next attempt.
+  const bool capped = ticket.unit.device_cap_ms > 0;
+  if (capped) ticket.unit.device_cap_ms -= std::min(used, ticket.unit.device_cap_ms);
+  const bool spent = capped && ticket.unit.device_cap_ms == 0;
   spdlog::info("unit_returned job_id={} unit={} attempt={} failures={} reason={}",
                ticket.row.job_id, ticket.row.id, ticket.row.attempt, ticket.failures, reason);
-  const bool poison = ticket.failures >= limits::kMaxUnitAttempts ||
+  const bool poison = spent || ticket.failures >= limits::kMaxUnitAttempts ||
                       (ticket.deaths > 0 && ticket.row.attempt >= limits::kMaxAttemptsInAll);
   ticket.row.state = unit_state::kReturned;
   ticket.row.reason = counts ? reason : kNotCounted + reason;
   ticket.row.ended_ns = clock_.NowNs();
+  ticket.row.device_ms = used;
   if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
   unit.holder = nullptr;
   unit.alone = false;
+  if (ticket.charge) ticket.charge(used, /*last=*/poison);
   if (poison) {
     UnitEnd outcome;
     outcome.unit = ticket.row;
-    outcome.reason = reason;
+    outcome.reason = spent ? reason + "; its device time is used up" : reason;
     unit.state = State::kDelivered;
     after_commit_.push_back(
         [done = ticket.done, outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
@@ -523,7 +582,8 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts) {
   ticket.row.state = unit_state::kPending;
   ticket.row.worker_id.clear();
   ticket.row.reason.clear();
-  ticket.row.leased_ns = ticket.row.ended_ns = 0;
+  ticket.row.leased_ns = ticket.row.ended_ns = ticket.row.device_ms = 0;
+  ticket.row.device_cap_ms = ticket.unit.device_cap_ms;
   ticket.row.created_ns = clock_.NowNs();
   if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/true});
   unit.state = State::kPending;
@@ -560,6 +620,11 @@ void Dispatcher::Expire(SteadyTime now) {
     if (now >= worker.last_seen + options_.heartbeat_lost) silent.push_back(link);
   }
   for (WorkerLink* link : silent) HandleDisconnect(link, "no heartbeat");
+  std::vector<UnitAttempt> unanswered;
+  for (const auto& [attempt, cancelled] : cancelled_) {
+    if (now >= cancelled.until) unanswered.push_back(attempt);
+  }
+  for (const UnitAttempt& attempt : unanswered) ChargeCancelled(attempt, std::nullopt);
   for (auto& [id, unit] : units_) {
     if (unit->ahead == Ahead::kUnderWay && now >= unit->ahead_until) StopAhead(*unit);
     if (now < unit->until) continue;
@@ -715,6 +780,7 @@ void Dispatcher::Lease(Unit& unit, Worker& worker) {
   ticket.row.leased_ns = clock_.NowNs();
   unit.state = State::kLeased;
   unit.holder = worker.link.get();
+  unit.leased = clock_.Steady();
   unit.until =
       clock_.Steady() + std::chrono::milliseconds(ticket.unit.deadline_ms) + options_.lease_slack;
   ++worker.view.held;

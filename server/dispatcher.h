@@ -90,6 +90,10 @@ struct UnitTicket {
   // Called once, on the dispatcher's thread or the store's; must not block. With a result, the
   // owner then calls Settle (it is stored) or Reject (it is unusable).
   std::function<void(UnitEnd)> done;
+  // May be empty. Called on the dispatcher's thread for every attempt that ended without a result,
+  // cancelled ones included, with the device time that it took: as its worker said, else at most
+  // (unit.device_cap_ms, or the time since its lease). `last`: no other attempt follows.
+  std::function<void(std::int64_t device_ms, bool last)> charge;
 };
 
 // Units now, and what became of leases since the start.
@@ -168,7 +172,8 @@ class Dispatcher {
     UnitTicket ticket;
     State state = State::kPending;
     WorkerLink* holder = nullptr;
-    std::chrono::steady_clock::time_point until{};  // kLeased: deadline. kUnclaimed: grace ends.
+    std::chrono::steady_clock::time_point until{};   // kLeased: deadline. kUnclaimed: grace ends.
+    std::chrono::steady_clock::time_point leased{};  // kLeased, since this start.
     std::chrono::steady_clock::time_point choosy_until{};  // Then it takes any worker.
     bool alone = false;  // kLeased: nothing else runs there, and the worker is a proven one.
     Ahead ahead = Ahead::kNot;
@@ -183,10 +188,20 @@ class Dispatcher {
     bool draining = false;
     std::chrono::steady_clock::time_point last_seen;
   };
+  // A cancelled unit until its worker says what it took.
+  struct Cancelled {
+    std::function<void(std::int64_t, bool)> charge;
+    std::optional<UnitRow> row;  // Of a durable unit.
+    std::int64_t most_ms = 0;
+    WorkerLink* holder = nullptr;
+    std::chrono::steady_clock::time_point until;
+  };
   struct RowChange {
     UnitRow row;
     bool insert = false;
   };
+
+  using UnitAttempt = std::pair<std::string, int>;  // Unit id, attempt.
 
   void Post(std::function<void()> task);
   void Loop();
@@ -198,8 +213,14 @@ class Dispatcher {
   void HandleDone(WorkerLink* link, const v1::UnitDone& done);
   void HandleReturned(WorkerLink* link, const v1::UnitReturned& returned);
   void HandleDisconnect(WorkerLink* link, const std::string& reason);
-  // Ends the current attempt; starts the next, or declares the unit poison.
-  void GiveBack(Unit& unit, const std::string& reason, bool counts);
+  // Ends the current attempt; starts the next, or declares the unit poison. `device_ms`: what it
+  // took of the device, where its worker said so.
+  void GiveBack(Unit& unit, const std::string& reason, bool counts,
+                std::optional<std::int64_t> device_ms = std::nullopt);
+  // The device time that the current attempt may have taken.
+  std::int64_t MostDeviceMs(const Unit& unit) const;
+  // The worker of a cancelled unit has said what it took, or will not.
+  void ChargeCancelled(const UnitAttempt& attempt, std::optional<std::int64_t> device_ms);
   // Sends once all that is written by now is on the disk, in order.
   void Tell(const Worker& worker, v1::ServerMessage message);
   void TellCancel(const Worker& worker, const std::string& unit_id, int attempt);
@@ -240,7 +261,8 @@ class Dispatcher {
   const DispatcherOptions options_;
 
   // Owned by the thread.
-  std::map<std::string, std::unique_ptr<Unit>> units_;       // By id.
+  std::map<std::string, std::unique_ptr<Unit>> units_;  // By id.
+  std::map<UnitAttempt, Cancelled> cancelled_;
   std::deque<std::string> rotation_;                         // Jobs, next first.
   std::map<std::string, std::vector<std::string>> pending_;  // Unit ids by job.
   std::map<WorkerLink*, Worker> workers_;

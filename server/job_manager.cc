@@ -128,6 +128,10 @@ absl::Status EndStored(const JobContext& context, JobRow job, const char* state,
 }  // namespace
 
 JobManager::JobManager(JobContext context) : context_(std::move(context)) {
+  context_.charge_late = [this](const std::string& job_id, std::int64_t device_ms) {
+    if (const auto time = DeviceTimeOf(job_id)) time->Charge("", device_ms);
+    Poke(job_id);
+  };
   reaper_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "job-reaper");
     Reap();
@@ -404,11 +408,10 @@ void JobManager::Poke(const std::string& job_id) {
   if (const auto found = active_.find(job_id); found != active_.end()) found->second->Poke();
 }
 
-void JobManager::Charge(const std::string& job_id, std::int64_t device_ms) {
+std::shared_ptr<DeviceTime> JobManager::DeviceTimeOf(const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
-  if (const auto found = active_.find(job_id); found != active_.end()) {
-    found->second->Charge(device_ms);
-  }
+  const auto found = active_.find(job_id);
+  return found == active_.end() ? nullptr : found->second->device_time();
 }
 
 void JobManager::WorkersChanged() {

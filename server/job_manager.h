@@ -46,8 +46,8 @@ class JobManager {
 
   // Wakes the job's thread if it has one: a client handed something in.
   void Poke(const std::string& job_id);
-  // Device time that a try cost.
-  void Charge(const std::string& job_id, std::int64_t device_ms);
+  // The budget of device time of a job that runs; else null.
+  std::shared_ptr<DeviceTime> DeviceTimeOf(const std::string& job_id) const;
 
   void WorkersChanged();
   // Called whenever jobs begin or end to run; must not block. Before Start.

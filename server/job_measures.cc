@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
 #include "judge/statistics.h"
+#include "server/limits.h"
 
 namespace fettle {
 namespace {
@@ -59,6 +61,16 @@ TunableValues ParseValues(std::string_view json_text) {
 double CombinedRatio(const Measurement& measurement) {
   const judge::LogRatioStats stats = judge::SummarizeMeasurement(measurement);
   return stats.blocks > 0 ? std::exp(stats.mean) : 0;
+}
+
+std::optional<std::int64_t> DeviceMsOf(const std::string& result_json) {
+  if (result_json.size() > limits::kMaxResultJsonBytes) return std::nullopt;
+  const Json result = ParseJson(result_json);
+  if (!result.is_object() || !result.contains("device_ns") ||
+      !result["device_ns"].is_number_integer()) {
+    return std::nullopt;
+  }
+  return DeviceMs(result["device_ns"].get<std::int64_t>());
 }
 
 double RooflineFraction(const Measurement& measurement) {

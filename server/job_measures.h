@@ -26,6 +26,9 @@ double CombinedRatio(const Measurement& measurement);
 // Device time as a job is charged for it.
 inline std::int64_t DeviceMs(std::int64_t device_ns) { return (device_ns + 500'000) / 1'000'000; }
 
+// The device time that a worker's result names; unset where it names none.
+std::optional<std::int64_t> DeviceMsOf(const std::string& result_json);
+
 // Weighted mean of the cases' roofline fractions; 0 where none is known.
 double RooflineFraction(const Measurement& measurement);
 

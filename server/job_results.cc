@@ -96,7 +96,7 @@ absl::Status JobRun::HandleOutcome(const UnitEnd& outcome) {
   if (outcome.unit.kind == UnitKindName(UnitKind::kRegister)) {
     FETTLE_RETURN_IF_ERROR(HandleRegistration(outcome, *result));
   } else if (open_.find(outcome.unit.ordinal) == open_.end()) {
-    // Judged already; a repeat changes nothing.
+    ChargeUnit(outcome, *result);  // Given back meanwhile: nothing waits for it.
   } else if (outcome.unit.kind == UnitKindName(UnitKind::kConfirm)) {
     FETTLE_RETURN_IF_ERROR(HandleConfirmation(outcome, *result));
   } else {
@@ -119,16 +119,20 @@ absl::Status JobRun::StoreUnitResult(Connection& db, JobRow& job, const UnitEnd&
   unit.state = unit_state::kDone;
   unit.ended_ns = now;
   FETTLE_RETURN_IF_ERROR(UpdateUnit(db, unit));
-  job.spent.device_ms += DeviceMs(result.device_ns);
-  if (unit.kind != UnitKindName(UnitKind::kRegister)) {
-    longest_device_ms_ = std::max(longest_device_ms_, DeviceMs(result.device_ns));
-  }
+  job.spent.device_ms += DeviceMs(result.device_ns);  // ChargeUnit, once it is stored.
   return InsertEvaluation(db,
                           MakeEvaluation(unit, result, outcome.result_json, context_.version, now));
 }
 
+void JobRun::ChargeUnit(const UnitEnd& outcome, const UnitResult& result) {
+  const std::int64_t used_ms = DeviceMs(result.device_ns);
+  device_time_->Charge(ReservationOf(outcome.unit.ordinal), used_ms);
+  if (outcome.unit.kind != UnitKindName(UnitKind::kRegister)) device_time_->SawUnit(used_ms);
+}
+
 absl::Status JobRun::HandleRegistration(const UnitEnd& outcome, const UnitResult& result) {
   const bool passed = !result.verdict.has_value();
+  const bool cut = !passed && result.verdict->reason_code == kDeviceTimeReason;
   RegistrationRow registration;
   registration.task_digest = job_.task_digest;
   registration.target = job_.target;
@@ -137,12 +141,24 @@ absl::Status JobRun::HandleRegistration(const UnitEnd& outcome, const UnitResult
   registration.result_json = outcome.result_json;
   registration.created_ns = context_.clock.NowNs();
   if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
+        if (cut) {  // No result: a resumed job checks the task again.
+          job.spent.device_ms += DeviceMs(result.device_ns);
+          UnitRow unit = outcome.unit;
+          unit.state = unit_state::kReturned;
+          unit.reason = result.verdict->message;
+          unit.ended_ns = registration.created_ns;
+          unit.device_ms = DeviceMs(result.device_ns);
+          return UpdateUnit(db, unit);
+        }
         FETTLE_RETURN_IF_ERROR(StoreUnitResult(db, job, outcome, result));
         return PutRegistration(db, registration);
       });
       !stored.ok()) {
     return stored;
   }
+  ChargeUnit(outcome, result);
+  device_time_->Release(ReservationOf(0));
+  if (cut) return FinishUnchecked();
   register_sent_ = false;  // StepRegister goes on from what is stored.
   return absl::OkStatus();
 }
@@ -174,6 +190,7 @@ void JobRun::Judged(const CandidateRow& row, const VerdictRecord& verdict) {
   if (proposer_ != nullptr) proposer_->Observe(outcome);
   if (confirming_ == row.ordinal) confirming_ = 0;
   std::erase(confirm_queue_, row.ordinal);
+  device_time_->Release(ReservationOf(row.ordinal));
   open_.erase(row.ordinal);
 }
 
@@ -200,6 +217,7 @@ absl::Status JobRun::HandleEvaluation(const UnitEnd& outcome, const UnitResult& 
       !stored.ok()) {
     return stored;
   }
+  ChargeUnit(outcome, result);
   if (verdict.has_value()) {
     Judged(row, *verdict);
     return absl::OkStatus();
@@ -268,6 +286,7 @@ absl::Status JobRun::HandleConfirmation(const UnitEnd& outcome, const UnitResult
       !stored.ok()) {
     return stored;
   }
+  ChargeUnit(outcome, result);
   if (variant.has_value()) {
     incumbent_ = open.kernel;
     incumbent_roofline_ = variant->roofline_fraction;

@@ -25,8 +25,28 @@ bool IsTransient(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
 
-constexpr std::size_t kMaxNotes = 100;               // Waiting to be stored.
+constexpr std::size_t kMaxNotes = 100;  // Waiting to be stored.
+// Of its time, a job may lose to a crash a fiftieth, within these bounds.
+constexpr std::int64_t kMinWallStoreMs = 5'000;
+constexpr std::int64_t kMaxWallStoreMs = 60'000;
 constexpr std::chrono::milliseconds kIdleTick{500};  // Budgets of time are looked at so often.
+
+// Device time of a job that has ended, or was resumed since.
+void ChargeEnded(Store& store,
+                 const std::function<void(const std::string&, std::int64_t)>& charge_late,
+                 const std::string& job_id, std::int64_t device_ms) {
+  bool ended = false;
+  const absl::Status stored = store.Write([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(ended, AddDeviceTime(db, job_id, device_ms));
+    return absl::OkStatus();
+  });
+  if (!stored.ok()) {
+    spdlog::warn("device_time_not_stored job_id={} device_ms={} error={}", job_id, device_ms,
+                 StatusText(stored));
+  } else if (!ended && charge_late) {
+    charge_late(job_id, device_ms);
+  }
+}
 
 std::string RefusalMessage(const std::string& result_json) {
   const auto json = nlohmann::json::parse(result_json, nullptr, /*allow_exceptions=*/false);
@@ -63,17 +83,11 @@ void JobRun::Cancel() {
   inbox_->wake.notify_all();
 }
 
-void JobRun::Charge(std::int64_t device_ms) {
-  {
-    const std::lock_guard lock(inbox_->mutex);
-    inbox_->charged_ms += device_ms;
-    ++inbox_->charges;
-    // Tokens are counted with the job's next change, or once it has been idle for a tick: a
-    // transaction of their own would hold up the agent's next question.
-    if (device_ms == 0) return;
-    inbox_->poked = true;
-  }
-  inbox_->wake.notify_all();
+// Counted with the job's next change, or once it has been idle for a tick: a transaction of its own
+// would hold up the agent's next question.
+void JobRun::CountCharges() {
+  const std::lock_guard lock(inbox_->mutex);
+  ++inbox_->charges;
 }
 
 void JobRun::AddNote(std::string code, std::string text) {
@@ -88,18 +102,23 @@ void JobRun::AddNote(std::string code, std::string text) {
 
 bool JobRun::mostly_waits() const { return MostlyWaits(job_.proposer); }
 
+// A job that waits for hours changes nothing meanwhile, and a crash must not give them back to it.
+bool JobRun::WallTimeOwed() const {
+  if (job_.budget.wall_ms == 0 || job_.started_ns == 0) return false;
+  const std::int64_t often = std::clamp(job_.budget.wall_ms / 50, kMinWallStoreMs, kMaxWallStoreMs);
+  return OverTimeMs() + job_.budget.wall_ms - job_.spent.wall_ms >= often;
+}
+
 absl::Status JobRun::StoreCharges() {
-  std::int64_t charged_ms = 0;
   std::deque<std::pair<std::string, std::string>> notes;
   {
     const std::lock_guard lock(inbox_->mutex);
-    charged_ms = inbox_->charged_ms;
     notes = inbox_->notes;
-    const bool recount = idle_ && inbox_->charges != inbox_->counted;
-    if (charged_ms == 0 && notes.empty() && !recount) return absl::OkStatus();
+    const bool recount = (idle_ && inbox_->charges != inbox_->counted) || WallTimeOwed() ||
+                         device_time_->spent_ms() != job_.spent.device_ms;
+    if (notes.empty() && !recount) return absl::OkStatus();
   }
   const absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
-    job.spent.device_ms += charged_ms;
     for (const auto& [code, text] : notes) {
       FETTLE_RETURN_IF_ERROR(AppendEvent(db, job, NoteEvent(code, text), context_.clock.NowNs(),
                                          /*terminal=*/false));
@@ -108,19 +127,20 @@ absl::Status JobRun::StoreCharges() {
   });
   if (!stored.ok()) return stored;
   const std::lock_guard lock(inbox_->mutex);
-  inbox_->charged_ms -= charged_ms;
   inbox_->notes.erase(inbox_->notes.begin(),
                       inbox_->notes.begin() + static_cast<std::ptrdiff_t>(notes.size()));
   return absl::OkStatus();
 }
 
-void JobRun::Poke() {
+void JobRun::Inbox::Poke() {
   {
-    const std::lock_guard lock(inbox_->mutex);
-    inbox_->poked = true;
+    const std::lock_guard lock(mutex);
+    poked = true;
   }
-  inbox_->wake.notify_all();
+  wake.notify_all();
 }
+
+void JobRun::Poke() { inbox_->Poke(); }
 
 std::string JobRun::waiting() const {
   const std::lock_guard lock(inbox_->mutex);
@@ -194,6 +214,7 @@ void JobRun::Loop(std::stop_token stop) {
     if (stop.stop_requested()) return;
     if (progressed.ok()) {
       if (job_.terminal()) {
+        ChargeUnhandled();
         finished_();
         return;
       }
@@ -217,6 +238,7 @@ void JobRun::Loop(std::stop_token stop) {
     spdlog::error("job_failed job_id={} error={}", id_, message);
     const absl::Status failed = Finish(job_state::kFailed, message);
     if (failed.ok()) {
+      ChargeUnhandled();
       finished_();
       return;
     }
@@ -239,6 +261,7 @@ void JobRun::Wait(std::stop_token stop) {
 
 absl::Status JobRun::Commit(const Change& change) {
   JobRow next = job_;
+  next.spent.device_ms = device_time_->spent_ms();
   if (next.started_ns != 0) {
     next.spent.wall_ms = wall_base_ms_ + std::chrono::duration_cast<std::chrono::milliseconds>(
                                              context_.clock.Steady() - wall_start_)
@@ -310,6 +333,7 @@ absl::Status JobRun::Restore() {
   wall_base_ms_ = job_.spent.wall_ms;
   wall_start_ = context_.clock.Steady();
   if (job_.cancel_requested) inbox_->cancel = true;
+  FETTLE_RETURN_IF_ERROR(RestoreDeviceTime());
   if (job_.state != job_state::kRunning) return absl::OkStatus();
 
   std::vector<UnitRow> open_units;
@@ -324,11 +348,13 @@ absl::Status JobRun::Restore() {
     for (const UnitRow& unit : open_units) {
       if (unit.id != unit_id) continue;
       register_sent_ = true;
+      ReserveOpen(0, open_units);
       FETTLE_RETURN_IF_ERROR(RestoreUnit(unit_id, 0, UnitPurpose::kRegister, open_units));
     }
     return absl::OkStatus();
   }
   FETTLE_RETURN_IF_ERROR(LoadDenominator());
+  for (const CandidateRow& row : open_rows) ReserveOpen(row.ordinal, open_units);
   for (CandidateRow& row : open_rows) {
     FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(context_.store, row));
     const std::int64_t ordinal = row.ordinal;
@@ -361,6 +387,27 @@ absl::Status JobRun::Restore() {
   return absl::OkStatus();
 }
 
+absl::Status JobRun::RestoreDeviceTime() {
+  DeviceSums sums;
+  FETTLE_RETURN_IF_ERROR(context_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(sums, SumDeviceTime(db, id_));
+    return absl::OkStatus();
+  }));
+  // Tries that were in flight when the server ended are in no job's row.
+  device_time_->Start(job_.budget.device_ms, std::max(job_.spent.device_ms, sums.spent_ms),
+                      sums.longest_ms);
+  return absl::OkStatus();
+}
+
+void JobRun::ReserveOpen(std::int64_t ordinal, const std::vector<UnitRow>& open) {
+  const std::string confirm = UnitId(id_, ordinal, UnitPurpose::kConfirm);
+  for (const UnitRow& unit : open) {
+    if (unit.ordinal != ordinal || unit.device_cap_ms == 0) continue;
+    const bool followed = ordinal != 0 && unit.id != confirm;  // By its confirmation.
+    device_time_->Keep(ReservationOf(ordinal), unit.device_cap_ms * (followed ? 2 : 1));
+  }
+}
+
 absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordinal,
                                  UnitPurpose purpose, const std::vector<UnitRow>& open) {
   std::vector<UnitRow> attempts;
@@ -380,6 +427,7 @@ absl::Status JobRun::RestoreUnit(const std::string& unit_id, std::int64_t ordina
   }
   if (!row.has_value()) {
     // The job was cancelled or failed and is resumed: a new attempt.
+    device_time_->ReserveRest(ReservationOf(ordinal));
     row = NewUnit(ordinal, purpose);
     history = {};
     if (!attempts.empty()) row->attempt = attempts.back().attempt + 1;
@@ -460,6 +508,12 @@ absl::StatusOr<bool> JobRun::StepRegister() {
     return true;
   }
   if (!attempts.empty()) row.attempt = attempts.back().attempt + 1;  // A resumed job.
+  if (const auto reserved = device_time_->Reserve(ReservationOf(0), 1, /*shares=*/1);
+      !reserved.ok()) {
+    FETTLE_RETURN_IF_ERROR(FinishUnchecked());
+    return true;
+  }
+  row.device_cap_ms = device_time_->CapOf(ReservationOf(0));
   FETTLE_RETURN_IF_ERROR(
       context_.store.WriteAhead([&](Connection& db) { return InsertUnit(db, row); }));
   register_sent_ = true;
@@ -537,6 +591,27 @@ absl::Status JobRun::EndStage(const std::string& reason) {
   return Finish(job_state::kSucceeded, fmt::format("stopped: {}; {}", reason, best));
 }
 
+absl::Status JobRun::FinishUnchecked() {
+  return Finish(
+      job_state::kSucceeded,
+      fmt::format("stopped: the device time of {} s is spent before the task was checked; "
+                  "a job with more of it, or this one resumed, checks it again",
+                  static_cast<double>(job_.budget.device_ms) / 1000));
+}
+
+void JobRun::ChargeUnhandled() {
+  std::deque<UnitEnd> outcomes;
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->ended = true;
+    outcomes.swap(inbox_->outcomes);
+  }
+  for (const UnitEnd& outcome : outcomes) {
+    device_time_->Charge(ReservationOf(outcome.unit.ordinal),
+                         DeviceMsOf(outcome.result_json).value_or(0));
+  }
+}
+
 absl::Status JobRun::Finish(const char* state, const std::string& message) {
   if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
         const std::int64_t now = context_.clock.NowNs();
@@ -549,6 +624,13 @@ absl::Status JobRun::Finish(const char* state, const std::string& message) {
       });
       !stored.ok()) {
     return stored;
+  }
+  // From now on what units say that they took goes to the stored job.
+  const std::int64_t late_ms =
+      device_time_->End([&store = context_.store, charge_late = context_.charge_late,
+                         id = id_](std::int64_t ms) { ChargeEnded(store, charge_late, id, ms); });
+  if (late_ms > job_.spent.device_ms) {
+    ChargeEnded(context_.store, context_.charge_late, id_, late_ms - job_.spent.device_ms);
   }
   context_.dispatcher.CancelJob(id_);
   spdlog::info("job_ended job_id={} state={} message={}", id_, state, message);

@@ -15,12 +15,14 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <fmt/format.h>
 
 #include "agent/proposer.h"
 #include "core/clock.h"
 #include "core/work_unit.h"
 #include "fettle/v1/optimizer.pb.h"
 #include "judge/accept.h"
+#include "server/device_time.h"
 #include "server/dispatcher.h"
 #include "server/event_hub.h"
 #include "server/fleet/job_demand.h"
@@ -46,6 +48,8 @@ struct JobContext {
   AgentServices* agent = nullptr;  // Null: no models.
   // Targets whose workers the server has started; null: none.
   const FleetConfig* fleet = nullptr;
+  // Device time of a job that is not this run of it any more. Set by the JobManager.
+  std::function<void(const std::string& job_id, std::int64_t device_ms)> charge_late;
 };
 
 // Drives one job on a thread of its own: register, tune, search, confirm, accept. Every step is one
@@ -64,8 +68,8 @@ class JobRun {
   void Cancel();
   // Something outside changed: workers, or what clients handed in.
   void Poke();
-  // Device time that was spent outside the candidates; 0: only look at the journal's charges again.
-  void Charge(std::int64_t device_ms);
+  // The job's budget of device time.
+  const std::shared_ptr<DeviceTime>& device_time() const { return device_time_; }
   // A line for the job's events.
   void AddNote(std::string code, std::string text);
   // Whether the job mostly waits for others: such jobs take no place from those that compute.
@@ -82,12 +86,14 @@ class JobRun {
  private:
   // Outcomes on their way from the dispatcher's thread; outlives the job when one is late.
   struct Inbox {
+    void Poke();
+
     std::mutex mutex;
     std::condition_variable_any wake;
     std::deque<UnitEnd> outcomes;  // Guarded by mutex.
     bool poked = false;            // Guarded by mutex. Something else changed.
     bool cancel = false;           // Guarded by mutex.
-    std::int64_t charged_ms = 0;   // Guarded by mutex. Not yet in the job's row.
+    bool ended = false;            // Guarded by mutex. Nobody handles outcomes any more.
     // Guarded by mutex. How often what calls cost has changed, and up to which change it is in the
     // job's row.
     std::int64_t charges = 0, counted = 0;
@@ -124,6 +130,14 @@ class JobRun {
   // Each returns whether it did anything.
   absl::StatusOr<bool> Step(std::stop_token stop);
   absl::Status StoreCharges();
+  // Whether much of its time is not stored yet.
+  bool WallTimeOwed() const;
+  // What a call to a model costs has changed.
+  void CountCharges();
+  // Takes up the device time of a job, ended ones included.
+  absl::Status RestoreDeviceTime();
+  // Reserves again what open units have.
+  void ReserveOpen(std::int64_t ordinal, const std::vector<UnitRow>& open);
   absl::StatusOr<bool> StepStart();
   absl::StatusOr<bool> StepRegister();
   absl::StatusOr<bool> StepSearch(std::stop_token stop);
@@ -139,6 +153,10 @@ class JobRun {
   // candidates stay open, and a resumed job goes on with them.
   void GiveBackLate();
   absl::Status Finish(const char* state, const std::string& message);
+  // The device time is spent before the task was checked.
+  absl::Status FinishUnchecked();
+  // Of results that came too late for the job.
+  void ChargeUnhandled();
 
   // --- Search (job_search.cc).
   absl::Status PrepareSearch();
@@ -147,8 +165,8 @@ class JobRun {
   // Kernels whose tunables clients asked to fit.
   absl::Status RestoreFits();
   std::string StopReason() const;
-  // Candidates that the budget of device time allows beside those under way, each reserved with its
-  // confirmation at the longest unit of the job so far. The first one goes alone.
+  // Candidates that the budget of device time allows beside what is under way, each with its
+  // confirmation. The first one goes alone: it tells how long they take.
   std::int64_t DeviceRoom() const;
   int Window() const;
   std::int64_t StageBudget() const;
@@ -160,6 +178,11 @@ class JobRun {
   absl::Status AddCandidates(std::vector<Open> fresh,
                              const std::function<absl::Status(Connection&)>& also = {});
   absl::StatusOr<bool> StartConfirmation();
+  // Its device_cap_ms is what is reserved for it.
+  // What the units of a candidate are reserved under; 0: registration.
+  static std::string ReservationOf(std::int64_t ordinal) { return fmt::format("unit/{}", ordinal); }
+  // Charges a stored result.
+  void ChargeUnit(const UnitEnd& outcome, const UnitResult& result);
   UnitRow NewUnit(std::int64_t ordinal, UnitPurpose purpose) const;
   WorkUnit MakeWork(const UnitRow& row, const KernelUnderTest* kernel) const;
   void Dispatch(UnitRow row, WorkUnit work, const UnitHistory& history);
@@ -194,13 +217,15 @@ class JobRun {
   TaskRow task_row_;
   Target target_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  // Outlives the job when a unit says late what it took.
+  const std::shared_ptr<DeviceTime> device_time_ =
+      std::make_shared<DeviceTime>([inbox = inbox_] { inbox->Poke(); });
 
   bool register_sent_ = false;
   std::unique_ptr<Proposer> proposer_;  // Of the current stage; unset until PrepareSearch.
   KernelUnderTest denominator_;
   std::optional<KernelUnderTest> incumbent_;
   double incumbent_roofline_ = 0;
-  std::int64_t longest_device_ms_ = 0;      // Of one evaluation or confirmation so far.
   std::map<std::int64_t, Open> open_;       // By ordinal.
   std::deque<std::int64_t> confirm_queue_;  // Contenders, as they came.
   std::int64_t confirming_ = 0;             // Ordinal under confirmation; 0: none.

@@ -55,8 +55,6 @@ absl::Status JobRun::LoadDenominator() {
   std::optional<CandidateRow> incumbent;
   std::optional<VariantRow> incumbent_variant;
   FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(const std::int64_t longest, LongestDeviceNs(db, id_));
-    longest_device_ms_ = DeviceMs(longest);
     if (job_.incumbent_ordinal == 0) return absl::OkStatus();
     FETTLE_ASSIGN_OR_RETURN(incumbent, FindCandidate(db, id_, job_.incumbent_ordinal));
     FETTLE_ASSIGN_OR_RETURN(incumbent_variant, FindVariant(db, job_.best_variant));
@@ -95,9 +93,10 @@ absl::Status JobRun::PrepareSearch() {
   options.services.dispatcher = &context_.dispatcher;
   options.services.clock = &context_.clock;
   options.services.job_id = id_;
+  options.services.device_time = device_time_;
   // The proposer ends before this object does.
   options.services.wake = [this] { Poke(); };
-  options.services.charge = [this](std::int64_t device_ms) { Charge(device_ms); };
+  options.services.charged = [this] { CountCharges(); };
   options.services.note = [this](std::string code, std::string text) {
     AddNote(std::move(code), std::move(text));
   };
@@ -170,11 +169,13 @@ std::string JobRun::StopReason() const {
     return fmt::format("the device time of {} s is spent",
                        static_cast<double>(budget.device_ms) / 1000);
   }
-  if (longest_device_ms_ > 0 && DeviceRoom() <= 0) {
+  const std::int64_t next_ms =
+      std::max<std::int64_t>(kUnitsPerCandidate, kUnitsPerCandidate * device_time_->longest_ms());
+  if (budget.device_ms > 0 && budget.device_ms - spent.device_ms < next_ms) {
     return fmt::format("the device time of {} s is spent: {} s left, and a candidate may take {} s",
                        static_cast<double>(budget.device_ms) / 1000,
                        static_cast<double>(budget.device_ms - spent.device_ms) / 1000,
-                       static_cast<double>(kUnitsPerCandidate * longest_device_ms_) / 1000);
+                       static_cast<double>(next_ms) / 1000);
   }
   if (options_.plateau > 0 && job_.since_improvement >= options_.plateau) {
     return fmt::format("no better variant in the last {} candidates (plateau)",
@@ -192,13 +193,11 @@ std::string JobRun::StopReason() const {
 }
 
 std::int64_t JobRun::DeviceRoom() const {
-  const auto open = static_cast<std::int64_t>(open_.size());
   if (job_.budget.device_ms == 0) return std::numeric_limits<int>::max();
-  if (longest_device_ms_ == 0)
-    return job_.judged_count == 0 ? 1 - open : std::numeric_limits<int>::max();
-  return (job_.budget.device_ms - job_.spent.device_ms) /
-             (kUnitsPerCandidate * longest_device_ms_) -
-         open;
+  if (device_time_->longest_ms() == 0 && job_.judged_count == 0) {
+    return 1 - static_cast<std::int64_t>(open_.size());
+  }
+  return device_time_->Room(kUnitsPerCandidate);
 }
 
 std::int64_t JobRun::OverTimeMs() const {
@@ -381,8 +380,21 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
   std::vector<UnitRow> units;
   std::map<std::string, KernelRow> kernels;
   std::int64_t ordinal = job_.candidate_count;
+  // What others may want of the device time: candidates up to the window, and tries.
+  std::int64_t shares = std::max<std::int64_t>(Window() - static_cast<int>(open_.size()),
+                                               static_cast<std::int64_t>(fresh.size()));
+  if (job_.stage == job_stage::kSearch && MostlyWaits(job_.proposer)) ++shares;
+  const auto release = [&] {
+    for (const Open& open : fresh) device_time_->Release(ReservationOf(open.row.ordinal));
+  };
   for (Open& open : fresh) {
     open.row.ordinal = ++ordinal;
+    if (const auto reserved =
+            device_time_->Reserve(ReservationOf(ordinal), kUnitsPerCandidate, shares--);
+        !reserved.ok()) {
+      release();
+      return reserved.status();
+    }
     open.row.created_ns = context_.clock.NowNs();
     KernelRow kernel;
     kernel.json = SharedKernelJson(open.kernel.kernel);
@@ -404,6 +416,7 @@ absl::Status JobRun::AddCandidates(std::vector<Open> fresh,
         return absl::OkStatus();
       });
       !stored.ok()) {
+    release();
     return stored;
   }
   stage_candidates_ += static_cast<std::int64_t>(fresh.size());
@@ -456,6 +469,11 @@ UnitRow JobRun::NewUnit(std::int64_t ordinal, UnitPurpose purpose) const {
     row.held_out_seed = RandomSeed();
   }
   row.incumbent_ordinal = job_.incumbent_ordinal;
+  row.device_cap_ms = device_time_->CapOf(ReservationOf(ordinal));
+  // Its confirmation comes out of the same reservation.
+  if (purpose == UnitPurpose::kEvaluate && row.device_cap_ms > 0) {
+    row.device_cap_ms = std::max<std::int64_t>(1, row.device_cap_ms / kUnitsPerCandidate);
+  }
   row.created_ns = context_.clock.NowNs();
   return row;
 }
@@ -471,6 +489,7 @@ WorkUnit JobRun::MakeWork(const UnitRow& row, const KernelUnderTest* kernel) con
   work.seed = row.seed;
   work.held_out_seed = row.held_out_seed;
   work.time_cap_s = options_.time_cap_s;
+  work.device_cap_ms = row.device_cap_ms;
   work.denominator = denominator_;
   if (work.kind == UnitKind::kRegister) {
     const KernelSpec& baseline = task_->baseline();
@@ -504,12 +523,21 @@ void JobRun::Dispatch(UnitRow row, WorkUnit work, const UnitHistory& history) {
   }
   ticket.row = std::move(row);
   ticket.unit = std::move(work);
-  ticket.done = [inbox = inbox_](UnitEnd outcome) {
+  const std::string reservation = ReservationOf(ticket.row.ordinal);
+  ticket.done = [inbox = inbox_, time = device_time_, reservation](UnitEnd outcome) {
     {
       const std::lock_guard lock(inbox->mutex);
-      inbox->outcomes.push_back(std::move(outcome));
+      if (!inbox->ended) {
+        inbox->outcomes.push_back(std::move(outcome));
+        inbox->wake.notify_all();
+        return;
+      }
     }
-    inbox->wake.notify_all();
+    time->Charge(reservation, DeviceMsOf(outcome.result_json).value_or(0));
+  };
+  ticket.charge = [time = device_time_, reservation](std::int64_t device_ms, bool last) {
+    time->Charge(reservation, device_ms);
+    if (last) time->Release(reservation);
   };
   context_.dispatcher.Enqueue(std::move(ticket));
 }

@@ -50,6 +50,8 @@ inline constexpr std::chrono::milliseconds kOtherDevice{5'000};
 // A unit waits so long for a worker that compiles it ahead.
 inline constexpr std::chrono::milliseconds kCompileAhead{150'000};
 inline constexpr std::chrono::milliseconds kLeaseSlack{5'000};  // Beyond the unit's deadline.
+// A worker that was told to stop a unit says within this time what device time it took.
+inline constexpr std::chrono::milliseconds kCancelGrace{5'000};
 inline constexpr std::chrono::milliseconds kRetryPause{1'000};  // After a full disk.
 inline constexpr std::chrono::milliseconds kDrain{1'000};       // Shutdown waits so long for calls.
 

@@ -78,7 +78,8 @@ absl::StatusOr<std::optional<json>> LlmJournal::Recall(const std::string& kind,
 }
 
 absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const std::string& model,
-                                               const json& question, const TokenCost& bound) {
+                                               const json& question, const TokenCost& bound,
+                                               std::int64_t device_ms) {
   const std::string text = Compact(question);
   AgentCallRow row;
   row.job_id = job_id_;
@@ -87,6 +88,7 @@ absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const st
   row.request_digest = DigestOf(kind, text);
   row.tokens = bound.tokens;
   row.usd = bound.usd;
+  row.device_ms = device_ms;
   row.created_ns = clock_.NowNs();
   row.request = text;
   const absl::Status stored = Write([&](Connection& db) -> absl::Status {

@@ -34,10 +34,11 @@ class LlmJournal {
   // The stored answer to this question that was not handed out yet.
   absl::StatusOr<std::optional<nlohmann::json>> Recall(const std::string& kind,
                                                        const nlohmann::json& question);
-  // Stores a call that is about to be sent, charged at `bound`. kAborted: the job's budget of
-  // tokens or money does not allow it.
+  // Stores a call that is about to be sent, charged at `bound` and `device_ms`. kAborted: the job's
+  // budget of tokens or money does not allow it.
   absl::StatusOr<AgentCallRow> Begin(const std::string& kind, const std::string& model,
-                                     const nlohmann::json& question, const TokenCost& bound);
+                                     const nlohmann::json& question, const TokenCost& bound,
+                                     std::int64_t device_ms = 0);
   // An answer is stored with what the loop does next, in one transaction: by Begin, Failed or
   // Flush, whichever comes first.
   void Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,

@@ -133,7 +133,7 @@ absl::Status LlmProposer::MakeModel(const ModelSpec& spec, const std::string& ke
   FETTLE_ASSIGN_OR_RETURN(model.http, MakeLlmClient(std::move(endpoint), *services_.agent->http));
   model.journaled = std::make_unique<JournaledClient>(*model.http, journal_, spec,
                                                       fmt::format("model/{}", ModelRoleName(role)),
-                                                      [this] { services_.charge(0); });
+                                                      [this] { services_.charged(); });
   model.retrying = std::make_unique<RetryingClient>(
       *model.journaled, services_.agent->retry, services_.agent->sleep,
       [this] { return services_.clock->Steady(); },
@@ -267,10 +267,6 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   FETTLE_ASSIGN_OR_RETURN(const std::optional<json> recalled, journal_.Recall(kind, question));
   if (recalled.has_value()) return UnitResultFromJson(*recalled);
   FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job());
-  if (const absl::Status fits = DeviceTimeLeft(*services_.store, job, /*open_tries=*/0);
-      !fits.ok()) {
-    return absl::AbortedError(StatusText(fits));  // Ends the loop.
-  }
   std::optional<TaskRow> task_row;
   FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(task_row, FindTask(db, job.task_digest));
@@ -297,8 +293,27 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
     if (job.target != "cpu") unit.device_model.clear();
     if (!services_.dispatcher->ChecksOnCpu()) return errors::NoWorkerFor("cpu");
   }
-  FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row, journal_.Begin(kind, "", question, {}));
-  absl::StatusOr<UnitResult> result = RunUnit(*services_.dispatcher, std::move(unit), stop);
+  // Until the try has ended, or its worker says what a stopped one took.
+  const auto reservation = std::make_shared<TryReservation>(services_.device_time);
+  if (const absl::Status fits = reservation->Reserve(); !fits.ok()) {
+    return absl::AbortedError(StatusText(fits));  // Ends the loop.
+  }
+  unit.device_cap_ms = reservation->cap_ms();
+  FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row,
+                          journal_.Begin(kind, "", question, {}, reservation->cap_ms()));
+  absl::StatusOr<UnitResult> result = RunUnit(
+      *services_.dispatcher, std::move(unit), stop,
+      [reservation, store = services_.store, job_id = row.job_id, sequence = row.sequence](
+          std::int64_t device_ms, bool last) {
+        reservation->Charge(device_ms);
+        if (!last) return;
+        const absl::Status stored = store->Write([&](Connection& db) {
+          return SettleDeviceTime(db, job_id, sequence, reservation->used_ms());
+        });
+        if (!stored.ok()) {
+          spdlog::warn("device_time_not_stored job_id={} error={}", job_id, StatusText(stored));
+        }
+      });
   if (!result.ok()) {
     FETTLE_RETURN_IF_ERROR(journal_.Failed(row, result.status(), {}));
     return result.status();
@@ -306,9 +321,10 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   if (result->verdict.has_value()) result->verdict = WithoutSecrets(*result->verdict);
   if (result->verification.has_value()) result->verification->seeds.clear();
   const std::int64_t device_ms = DeviceMs(result->device_ns);
-  journal_.Answered(row, ToJson(*result), {}, device_ms);
-  FETTLE_RETURN_IF_ERROR(journal_.Flush());  // The job counts the device time from now on.
-  services_.charge(device_ms);
+  reservation->Charge(device_ms);
+  reservation->SawUnit(device_ms);
+  journal_.Answered(row, ToJson(*result), {}, reservation->used_ms());
+  FETTLE_RETURN_IF_ERROR(journal_.Flush());
   return result;
 }
 

@@ -396,6 +396,12 @@ ProposalsService::Unary* ProposalsService::WaitProposal(Context* context,
                          [this, request, response] { return LookAt(*request, *response); });
 }
 
+std::int64_t ProposalsService::ClaimNowNs() const {
+  return clock_base_ns_ +
+         std::chrono::duration_cast<std::chrono::nanoseconds>(parts_.clock.Steady() - clock_start_)
+             .count();
+}
+
 ProposalsService::Unary* ProposalsService::ClaimDirection(Context* context,
                                                           const v1::ClaimDirectionRequest* request,
                                                           v1::ClaimDirectionResponse* response) {
@@ -408,7 +414,7 @@ ProposalsService::Unary* ProposalsService::ClaimDirection(Context* context,
         if (!request->direction().empty() && request->holder().empty()) {
           return Coded(errors::BadField("holder", "must name who claims it"), "bad_request");
         }
-        const std::int64_t now = parts_.clock.NowNs();
+        const std::int64_t now = ClaimNowNs();
         const std::int64_t minutes = std::clamp<std::int64_t>(
             request->minutes() == 0 ? 30 : request->minutes(), 1, kMaxClaimMinutes);
         std::vector<DirectionRow> live;
@@ -418,6 +424,8 @@ ProposalsService::Unary* ProposalsService::ClaimDirection(Context* context,
             FETTLE_RETURN_IF_ERROR(
                 DropDirection(db, job.id, request->direction(), request->holder()));
           } else if (!request->direction().empty()) {
+            FETTLE_RETURN_IF_ERROR(
+                DropDirectionsAfter(db, job.id, now + kMaxClaimMinutes * 60'000'000'000));
             FETTLE_ASSIGN_OR_RETURN(granted, PutDirection(db, job.id,
                                                           {request->direction(), request->holder(),
                                                            now + minutes * 60'000'000'000},

@@ -42,7 +42,10 @@ struct ProposalsParts {
 // The service for proposers outside the server. What they send is hostile until proven otherwise.
 class ProposalsService final : public v1::Proposals::CallbackService {
  public:
-  explicit ProposalsService(ProposalsParts parts) : parts_(std::move(parts)) {}
+  explicit ProposalsService(ProposalsParts parts)
+      : parts_(std::move(parts)),
+        clock_base_ns_(parts_.clock.NowNs()),
+        clock_start_(parts_.clock.Steady()) {}
 
   using Context = grpc::CallbackServerContext;
   using Unary = grpc::ServerUnaryReactor;
@@ -80,17 +83,21 @@ class ProposalsService final : public v1::Proposals::CallbackService {
   absl::Status DoPropose(const v1::ProposeRequest& request, v1::ProposeResponse& response);
   absl::StatusOr<bool> LookAt(const v1::WaitProposalRequest& request,
                               v1::WaitProposalResponse& response);
-  class OpenTry;
-  // `open_tries`: others of the job that are under way.
-  absl::StatusOr<WorkUnit> TryUnit(const v1::TryProposalRequest& request, std::int64_t open_tries);
-  absl::Status EndTry(const v1::TryProposalRequest& request, const UnitEnd& outcome,
+  struct OpenTry;
+  // The unit, with its device time reserved.
+  absl::StatusOr<WorkUnit> TryUnit(const v1::TryProposalRequest& request, OpenTry& open);
+  absl::Status EndTry(const v1::TryProposalRequest& request, OpenTry& open, const UnitEnd& outcome,
                       v1::TryProposalResponse& response);
 
+  // Time by which claims run out: the wall clock's when the server began, and monotonic since.
+  std::int64_t ClaimNowNs() const;
+
   ProposalsParts parts_;
+  const std::int64_t clock_base_ns_;
+  const std::chrono::steady_clock::time_point clock_start_;
   std::mutex mutex_;
   // Parsed tasks by digest, newest first. Guarded by mutex_.
   std::deque<std::pair<std::string, std::shared_ptr<const Task>>> tasks_;
-  std::map<std::string, std::int64_t> open_tries_;  // By job. Guarded by mutex_.
 };
 
 }  // namespace fettle

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
 
 #include "agent/feedback.h"
 #include "core/status_macros.h"
@@ -49,39 +50,36 @@ absl::Status CheckCase(const Task& task, const std::string& label) {
 
 }  // namespace
 
-// Held while a try is under way.
-class ProposalsService::OpenTry {
- public:
-  // `service` outlives its calls.
-  OpenTry(ProposalsService& service, std::string job_id)
-      : service_(service), job_id_(std::move(job_id)) {
-    const std::lock_guard lock(service_.mutex_);
-    others_ = service_.open_tries_[job_id_]++;
+// One try from its reservation to its end.
+struct ProposalsService::OpenTry {
+  // Stores what it took and how it ended.
+  absl::Status Settle(Store& store, std::int64_t device_ms, std::string verdict) {
+    reservation->Charge(device_ms);
+    row.device_ms = reservation->used_ms();
+    row.verdict = std::move(verdict);
+    return store.Write([this](Connection& db) { return UpdateTry(db, row); });
   }
-  ~OpenTry() {
-    const std::lock_guard lock(service_.mutex_);
-    const auto found = service_.open_tries_.find(job_id_);
-    if (--found->second == 0) service_.open_tries_.erase(found);
-  }
-  OpenTry(const OpenTry&) = delete;
-  OpenTry& operator=(const OpenTry&) = delete;
-  std::int64_t others() const { return others_; }  // That were under way when it began.
 
- private:
-  ProposalsService& service_;
-  const std::string job_id_;
-  std::int64_t others_ = 0;
+  std::shared_ptr<TryReservation> reservation;  // Null until it is reserved.
+  TryRow row;
 };
 
 absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest& request,
-                                                   std::int64_t open_tries) {
+                                                   OpenTry& open) {
   FETTLE_ASSIGN_OR_RETURN(const JobRow job, OpenJob(request.job_id()));
   std::int64_t tries = 0;
   FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(tries, CountTries(db, job.id));
     return absl::OkStatus();
   }));
-  if (absl::Status fits = DeviceTimeLeft(parts_.store, job, open_tries); !fits.ok()) {
+  const std::shared_ptr<DeviceTime> time = parts_.jobs.DeviceTimeOf(job.id);
+  if (time == nullptr) {
+    return WithErrorCode(
+        absl::UnavailableError(fmt::format("job {} waits for its turn to run; try again", job.id)),
+        "job_not_started");
+  }
+  auto reservation = std::make_shared<TryReservation>(time);
+  if (absl::Status fits = reservation->Reserve(); !fits.ok()) {
     return WithErrorCode(std::move(fits), "budget_spent");
   }
   if (tries >= kMaxTries) {
@@ -127,27 +125,33 @@ absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest&
   } else if (mode != "check" && mode != "measure" && mode != "counters") {
     return BadMode();
   }
+  unit.device_cap_ms = reservation->cap_ms();
+  open.reservation = std::move(reservation);
+  open.row.job_id = job.id;
+  open.row.mode = mode;
+  open.row.verdict = kOpenTry;
+  open.row.device_ms = unit.device_cap_ms;
+  open.row.created_ns = parts_.clock.NowNs();
+  FETTLE_RETURN_IF_ERROR(
+      parts_.store.Write([&](Connection& db) { return InsertTry(db, open.row); }));
   return unit;
 }
 
-absl::Status ProposalsService::EndTry(const v1::TryProposalRequest& request, const UnitEnd& outcome,
-                                      v1::TryProposalResponse& response) {
+absl::Status ProposalsService::EndTry(const v1::TryProposalRequest& request, OpenTry& open,
+                                      const UnitEnd& outcome, v1::TryProposalResponse& response) {
   const json document = json::parse(outcome.result_json, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return absl::InternalError("the worker's result is not JSON");
   FETTLE_ASSIGN_OR_RETURN(UnitResult result, UnitResultFromJson(document));
   FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job(request.job_id()));
-  TryRow row;
-  row.job_id = job.id;
-  row.mode = request.mode();
-  row.candidate_digest = CutText(outcome.unit.id, limits::kMaxNameBytes);
-  row.device_ms = DeviceMs(result.device_ns);
-  row.created_ns = parts_.clock.NowNs();
+  std::string verdict;
   if (result.verdict.has_value()) {
     result.verdict = WithoutSecrets(*result.verdict);
-    row.verdict = std::string(VerdictName(result.verdict->verdict));
+    verdict = std::string(VerdictName(result.verdict->verdict));
   }
-  FETTLE_RETURN_IF_ERROR(parts_.store.Write([&](Connection& db) { return InsertTry(db, row); }));
-  if (row.device_ms > 0) parts_.jobs.Charge(job.id, row.device_ms);
+  open.row.candidate_digest = CutText(outcome.unit.id, limits::kMaxNameBytes);
+  const std::int64_t device_ms = DeviceMs(result.device_ns);
+  FETTLE_RETURN_IF_ERROR(open.Settle(parts_.store, device_ms, std::move(verdict)));
+  open.reservation->SawUnit(device_ms);
   FeedbackInput input;
   input.verdict = result.verdict.has_value() ? &*result.verdict : nullptr;
   input.evaluation = &result;
@@ -175,12 +179,20 @@ ProposalsService::Unary* ProposalsService::TryProposal(Context* context,
       !allowed.ok()) {
     return RefuseUnary(allowed);
   }
-  const auto open = std::make_shared<OpenTry>(*this, request->job_id());
+  const auto open = std::make_shared<OpenTry>();
   return UnitCall::Start(
       parts_.dispatcher, parts_.events, parts_.executor,
-      [this, request, open] { return TryUnit(*request, open->others()); },
+      [this, request, open] { return TryUnit(*request, *open); },
       [this, request, response, open](const UnitEnd& outcome) {
-        return EndTry(*request, outcome, *response);
+        return EndTry(*request, *open, outcome, *response);
+      },
+      [this, open](std::int64_t device_ms, bool last) {
+        if (!last) return open->reservation->Charge(device_ms);
+        const absl::Status stored = open->Settle(parts_.store, device_ms, "UNMEASURABLE");
+        if (!stored.ok()) {
+          spdlog::warn("device_time_not_stored job_id={} error={}", open->row.job_id,
+                       StatusText(stored));
+        }
       });
 }
 

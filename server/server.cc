@@ -119,27 +119,28 @@ class RunningServer final : public Server {
   RunningServer(ServerOptions options, std::unique_ptr<Store> store, Access access,
                 ModelCatalog models, std::optional<FleetConfig> fleet)
       : options_(std::move(options)),
+        clock_(options_.clock != nullptr ? *options_.clock : SystemClock()),
         fleet_config_(std::move(fleet)),
         store_(std::move(store)),
         access_(std::move(access)),
         agent_{.models = std::move(models), .http = &http_client_, .retry = options_.retry},
         executor_("call", kExecutorThreads, limits::kMaxQueuedCalls),
         long_calls_("long-call", kLongCallThreads, limits::kMaxQueuedCalls),
-        dispatcher_(*store_, SystemClock(), options_.dispatcher),
-        jobs_(JobContext{*store_, dispatcher_, events_, SystemClock(), options_.proposers,
-                         options_.rule, options_.version, options_.proposer_kinds, &agent_,
+        dispatcher_(*store_, clock_, options_.dispatcher),
+        jobs_(JobContext{*store_, dispatcher_, events_, clock_, options_.proposers, options_.rule,
+                         options_.version, options_.proposer_kinds, &agent_,
                          fleet_config_ ? &*fleet_config_ : nullptr}),
         fleet_(!fleet_config_
                    ? nullptr
                    : std::make_unique<Fleet>(
                          *fleet_config_,
-                         FleetParts{*store_, dispatcher_, worker_tokens_, SystemClock(),
+                         FleetParts{*store_, dispatcher_, worker_tokens_, clock_,
                                     store_->data_dir_id(), [this] { return jobs_.Demands(); }})),
         calls_(OptimizerParts{access_, *store_, dispatcher_, events_, jobs_, executor_, long_calls_,
-                              SystemClock(), options_.version, fleet_.get()}),
+                              clock_, options_.version, fleet_.get()}),
         optimizer_(calls_),
         proposals_(ProposalsParts{access_, tokens_, *store_, dispatcher_, events_, jobs_, executor_,
-                                  SystemClock(), options_.rule}),
+                                  clock_, options_.rule}),
         hub_(access_, *store_, dispatcher_, executor_) {
     access_.UseJobTokens(tokens_);
     access_.UseWorkerTokens(worker_tokens_);
@@ -255,6 +256,7 @@ class RunningServer final : public Server {
   }
 
   const ServerOptions options_;
+  Clock& clock_;
   const std::optional<FleetConfig> fleet_config_;
   const std::unique_ptr<Store> store_;
   JobTokens tokens_{JobTokenKind::kPropose}, worker_tokens_{JobTokenKind::kWorker};

@@ -45,6 +45,7 @@ struct ServerOptions {
   std::string version;      // Empty: this program's own.
 
   // For tests.
+  Clock* clock = nullptr;  // Null: SystemClock(). Outlives the server.
   DispatcherOptions dispatcher;
   judge::AcceptanceRule rule;
   RetryPolicy retry;

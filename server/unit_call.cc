@@ -12,10 +12,12 @@ namespace fettle {
 
 grpc::ServerUnaryReactor* UnitCall::Start(Dispatcher& dispatcher, EventHub& hub, Executor& executor,
                                           std::function<absl::StatusOr<WorkUnit>()> prepare,
-                                          std::function<absl::Status(const UnitEnd&)> complete) {
+                                          std::function<absl::Status(const UnitEnd&)> complete,
+                                          std::function<void(std::int64_t, bool)> charge) {
   std::shared_ptr<UnitCall> call(new UnitCall(dispatcher, hub, executor));
   call->self_ = call;
   call->complete_ = std::move(complete);
+  call->charge_ = std::move(charge);
   call->subscription_ = hub.Subscribe("", [weak = std::weak_ptr(call), &hub] {
     const auto alive = weak.lock();
     if (alive != nullptr && hub.closed()) alive->End(errors::ShuttingDown());
@@ -36,6 +38,7 @@ void UnitCall::Prepare(const std::function<absl::StatusOr<WorkUnit>()>& prepare)
   ticket.unit = *std::move(unit);
   ticket.row.id = RandomId("u");
   ticket.row.kind = std::string(UnitKindName(ticket.unit.kind));
+  ticket.charge = charge_;
   ticket.done = [self = shared_from_this()](UnitEnd outcome) {
     auto shared = std::make_shared<UnitEnd>(std::move(outcome));
     self->executor_.PostUrgent([self, shared] {

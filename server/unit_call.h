@@ -23,9 +23,11 @@ class UnitCall final : public grpc::ServerUnaryReactor,
  public:
   // `prepare` makes the unit and `complete` turns its outcome into the response; both run on the
   // executor and may use the call's request and response. All references outlive the call.
+  // `charge`: UnitTicket::charge, also after the call.
   static grpc::ServerUnaryReactor* Start(Dispatcher& dispatcher, EventHub& hub, Executor& executor,
                                          std::function<absl::StatusOr<WorkUnit>()> prepare,
-                                         std::function<absl::Status(const UnitEnd&)> complete);
+                                         std::function<absl::Status(const UnitEnd&)> complete,
+                                         std::function<void(std::int64_t, bool)> charge = {});
 
   void OnCancel() override { End(absl::CancelledError("the call was cancelled")); }
   void OnDone() override;
@@ -44,6 +46,7 @@ class UnitCall final : public grpc::ServerUnaryReactor,
   EventHub& hub_;
   Executor& executor_;
   std::function<absl::Status(const UnitEnd&)> complete_;
+  std::function<void(std::int64_t, bool)> charge_;
   std::shared_ptr<UnitCall> self_;       // Reset by OnDone.
   EventHub::Subscription subscription_;  // Rings when the server stops.
 

@@ -23,13 +23,15 @@ struct Mailbox {
 
 }  // namespace
 
-absl::StatusOr<UnitResult> RunUnit(Dispatcher& dispatcher, WorkUnit unit, std::stop_token stop) {
+absl::StatusOr<UnitResult> RunUnit(Dispatcher& dispatcher, WorkUnit unit, std::stop_token stop,
+                                   std::function<void(std::int64_t, bool)> charge) {
   auto mailbox = std::make_shared<Mailbox>();
   UnitTicket ticket;
   ticket.durable = false;
   ticket.unit = std::move(unit);
   ticket.row.id = RandomId("u");
   ticket.row.kind = std::string(UnitKindName(ticket.unit.kind));
+  ticket.charge = std::move(charge);
   const std::string id = ticket.row.id;
   ticket.done = [mailbox](UnitEnd end) {
     {

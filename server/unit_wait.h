@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <stop_token>
 
 #include <absl/status/statusor.h>
@@ -12,6 +14,8 @@ namespace fettle {
 
 // Runs one unit outside any job and waits for its result on the calling thread. kCancelled: `stop`;
 // kUnavailable: given up after its attempts; kInternal: the result cannot be read.
-absl::StatusOr<UnitResult> RunUnit(Dispatcher& dispatcher, WorkUnit unit, std::stop_token stop);
+// `charge`: UnitTicket::charge, also after this has returned.
+absl::StatusOr<UnitResult> RunUnit(Dispatcher& dispatcher, WorkUnit unit, std::stop_token stop,
+                                   std::function<void(std::int64_t, bool)> charge);
 
 }  // namespace fettle

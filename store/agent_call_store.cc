@@ -72,7 +72,8 @@ absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement update,
       db.Cached("UPDATE agent_calls SET (state, reply_zst, error, tokens, usd, device_ms, "
-                "ended_ns) = (?, ?, ?, ?, ?, ?, ?) WHERE job_id = ? AND sequence = ?"));
+                "ended_ns) = (?1, ?2, ?3, ?4, ?5, iif(?1 = 'answered', ?6, device_ms), ?7) WHERE "
+                "job_id = ?8 AND sequence = ?9"));
   RowBinder(*update)
       .Text(row.state)
       .Blob(Packed(row.reply))
@@ -109,6 +110,15 @@ absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_
   FETTLE_ASSIGN_OR_RETURN(row.request, Unpacked(select->Text(12)));
   FETTLE_ASSIGN_OR_RETURN(row.reply, Unpacked(select->Text(13)));
   return row;
+}
+
+absl::Status SettleDeviceTime(Connection& db, std::string_view job_id, std::int64_t sequence,
+                              std::int64_t device_ms) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached("UPDATE agent_calls SET device_ms = ? WHERE job_id = ? AND sequence = ?"));
+  RowBinder(*update).Int(device_ms).Text(job_id).Int(sequence);
+  return update->Run();
 }
 
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns) {

@@ -19,7 +19,8 @@ namespace fettle {
 
 // Gives the row the job's next sequence.
 absl::Status InsertAgentCall(Connection& db, AgentCallRow& row);
-// Writes state, reply, error, charges and end.
+// Writes state, reply, error, charges and end. Device time only with an answer: see
+// SettleDeviceTime.
 absl::Status UpdateAgentCall(Connection& db, const AgentCallRow& row);
 // In order, after `after`; without request and reply.
 absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::string_view job_id,
@@ -27,6 +28,9 @@ absl::StatusOr<std::vector<AgentCallRow>> ListAgentCalls(Connection& db, std::st
 // With request and reply. kNotFound.
 absl::StatusOr<AgentCallRow> ReadAgentCall(Connection& db, std::string_view job_id,
                                            std::int64_t sequence);
+// The device time of a call that ended without an answer, instead of its reservation.
+absl::Status SettleDeviceTime(Connection& db, std::string_view job_id, std::int64_t sequence,
+                              std::int64_t device_ms);
 // Calls that were in flight when the last server ended become lost, at their reservation.
 absl::Status LoseAgentCalls(Connection& db, std::string_view job_id, std::int64_t now_ns);
 

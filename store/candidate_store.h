@@ -59,12 +59,16 @@ absl::StatusOr<std::vector<UnitRow>> UnitAttempts(Connection& db, std::string_vi
 absl::StatusOr<std::vector<UnitRow>> OpenUnits(Connection& db, std::string_view job_id);
 // Marks all open units of a job as cancelled.
 absl::Status CancelOpenUnits(Connection& db, std::string_view job_id, std::int64_t now_ns);
-absl::StatusOr<std::int64_t> CountOpenUnits(Connection& db, std::string_view job_id);
 
 // Inserts the evaluation with its measurements and builds. kAlreadyExists: the unit has a result.
 absl::Status InsertEvaluation(Connection& db, const EvaluationRow& evaluation);
-// The longest that one evaluation, confirmation or try of the job kept its device; 0: none did.
-absl::StatusOr<std::int64_t> LongestDeviceNs(Connection& db, std::string_view job_id);
+// A job's device time as its units and tries have it. Tries under way count as what is reserved for
+// them.
+struct DeviceSums {
+  std::int64_t spent_ms = 0;
+  std::int64_t longest_ms = 0;  // Of one evaluation, confirmation or try; 0: none took any.
+};
+absl::StatusOr<DeviceSums> SumDeviceTime(Connection& db, std::string_view job_id);
 // Without measurements and builds, which the result document holds too.
 absl::StatusOr<std::optional<EvaluationRow>> FindEvaluation(Connection& db,
                                                             std::string_view unit_id);

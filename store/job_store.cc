@@ -155,6 +155,16 @@ absl::Status UpdateJob(Connection& db, const JobRow& job) {
   return update->Run();
 }
 
+absl::StatusOr<bool> AddDeviceTime(Connection& db, std::string_view id, std::int64_t device_ms) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached("UPDATE jobs SET spent_device_ms = spent_device_ms + ? WHERE id = ? AND state IN "
+                "('succeeded', 'failed', 'cancelled')"));
+  RowBinder(*update).Int(device_ms).Text(id);
+  FETTLE_RETURN_IF_ERROR(update->Run());
+  return db.changes() > 0;
+}
+
 absl::Status SetCancelRequested(Connection& db, std::string_view id, bool requested) {
   FETTLE_ASSIGN_OR_RETURN(BorrowedStatement update,
                           db.Cached("UPDATE jobs SET cancel_requested = ? WHERE id = ?"));

@@ -30,6 +30,8 @@ absl::StatusOr<std::optional<RegistrationRow>> FindRegistration(Connection& db,
 absl::Status InsertJob(Connection& db, const JobRow& job);
 // Everything but what InsertJob fixed and the cancel request.
 absl::Status UpdateJob(Connection& db, const JobRow& job);
+// Adds to what a job that has ended spent; false: it has not ended.
+absl::StatusOr<bool> AddDeviceTime(Connection& db, std::string_view id, std::int64_t device_ms);
 absl::Status SetCancelRequested(Connection& db, std::string_view id, bool requested);
 absl::StatusOr<std::optional<JobRow>> FindJob(Connection& db, std::string_view id);
 absl::StatusOr<std::optional<JobRow>> FindJobByRequest(Connection& db, std::string_view request_id);

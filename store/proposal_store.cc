@@ -139,6 +139,13 @@ absl::StatusOr<bool> PutDirection(Connection& db, std::string_view job_id, const
   return mine != 0;
 }
 
+absl::Status DropDirectionsAfter(Connection& db, std::string_view job_id, std::int64_t ns) {
+  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement drop,
+                          db.Cached("DELETE FROM directions WHERE job_id = ? AND until_ns > ?"));
+  RowBinder(*drop).Text(job_id).Int(ns);
+  return drop->Run();
+}
+
 absl::Status DropDirection(Connection& db, std::string_view job_id, std::string_view direction,
                            std::string_view holder) {
   FETTLE_ASSIGN_OR_RETURN(
@@ -165,20 +172,40 @@ absl::StatusOr<std::vector<DirectionRow>> LiveDirections(Connection& db, std::st
   });
 }
 
-absl::Status InsertTry(Connection& db, const TryRow& row) {
+absl::Status InsertTry(Connection& db, TryRow& row) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement last,
+      db.Cached("SELECT coalesce(max(sequence), 0) + 1 FROM tries WHERE job_id = ?"));
+  last->Bind(1, std::string_view(row.job_id));
+  FETTLE_ASSIGN_OR_RETURN(row.sequence, OneNumber(*last));
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement insert,
       db.Cached("INSERT INTO tries (job_id, sequence, mode, candidate_digest, verdict, device_ms, "
-                "created_ns) SELECT ?1, coalesce(max(sequence), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM "
-                "tries WHERE job_id = ?1"));
+                "created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)"));
   RowBinder(*insert)
       .Text(row.job_id)
+      .Int(row.sequence)
       .Text(row.mode)
       .Text(row.candidate_digest)
       .Text(row.verdict)
       .Int(row.device_ms)
       .Int(row.created_ns);
   return insert->Run();
+}
+
+absl::Status UpdateTry(Connection& db, const TryRow& row) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement update,
+      db.Cached(
+          "UPDATE tries SET (candidate_digest, verdict, device_ms) = (?, ?, ?) WHERE job_id = "
+          "? AND sequence = ?"));
+  RowBinder(*update)
+      .Text(row.candidate_digest)
+      .Text(row.verdict)
+      .Int(row.device_ms)
+      .Text(row.job_id)
+      .Int(row.sequence);
+  return update->Run();
 }
 
 absl::StatusOr<std::int64_t> CountTries(Connection& db, std::string_view job_id) {

@@ -39,12 +39,16 @@ absl::Status MarkProposalTaken(Connection& db, std::string_view job_id, std::int
 // whether it is the caller's now.
 absl::StatusOr<bool> PutDirection(Connection& db, std::string_view job_id, const DirectionRow& row,
                                   std::int64_t now_ns);
+// Claims that no clock that is right can have made.
+absl::Status DropDirectionsAfter(Connection& db, std::string_view job_id, std::int64_t ns);
 absl::Status DropDirection(Connection& db, std::string_view job_id, std::string_view direction,
                            std::string_view holder);
 absl::StatusOr<std::vector<DirectionRow>> LiveDirections(Connection& db, std::string_view job_id,
                                                          std::int64_t now_ns);
 
-absl::Status InsertTry(Connection& db, const TryRow& row);
+// Sets the row's sequence.
+absl::Status InsertTry(Connection& db, TryRow& row);
+absl::Status UpdateTry(Connection& db, const TryRow& row);
 absl::StatusOr<std::int64_t> CountTries(Connection& db, std::string_view job_id);
 
 }  // namespace fettle

@@ -119,6 +119,8 @@ struct UnitRow {
   std::string worker_id;
   std::uint64_t seed = 0, held_out_seed = 0;
   std::int64_t incumbent_ordinal = 0;
+  std::int64_t device_cap_ms = 0;  // WorkUnit::device_cap_ms.
+  std::int64_t device_ms = 0;      // What an attempt took that ended without a result.
   std::string reason;
   std::int64_t created_ns = 0, leased_ns = 0, ended_ns = 0;
 };
@@ -192,8 +194,13 @@ struct DirectionRow {
   std::int64_t until_ns = 0;
 };
 
+// Verdict of a try under way, whose device_ms is what is reserved for it.
+inline constexpr char kOpenTry[] = "OPEN";
+
 struct TryRow {
-  std::string job_id, mode, candidate_digest, verdict;
+  std::string job_id;
+  std::int64_t sequence = 0;
+  std::string mode, candidate_digest, verdict;
   std::int64_t device_ms = 0, created_ns = 0;
 };
 

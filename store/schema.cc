@@ -338,6 +338,12 @@ CREATE TABLE allocations (         -- Places that a pool gave to workers of a jo
   PRIMARY KEY (job_id, id)
 ) STRICT, WITHOUT ROWID;
 )sql"},
+    {7, R"sql(
+-- The device time that is reserved for the unit; 0: no limit.
+ALTER TABLE units ADD COLUMN device_cap_ms INTEGER NOT NULL DEFAULT 0;
+-- What an attempt took that ended without a result.
+ALTER TABLE units ADD COLUMN device_ms INTEGER NOT NULL DEFAULT 0;
+)sql"},
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 #define FETTLE_UNIT_COLUMNS                                                     \
   "id, attempt, job_id, ordinal, kind, state, worker_id, seed, held_out_seed, " \
-  "incumbent_ordinal, reason, created_ns, leased_ns, ended_ns"
+  "incumbent_ordinal, reason, created_ns, leased_ns, ended_ns, device_cap_ms, device_ms"
 #define FETTLE_EVALUATION_COLUMNS                                                         \
   "unit_id, attempt, job_id, ordinal, kind, verdict, verification_passed, compile_ns, "   \
   "device_ns, wall_ns, worker_id, host, device_model, driver, compiler, fettle_version, " \
@@ -35,6 +35,8 @@ UnitRow ReadUnit(const Statement& statement) {
   unit.created_ns = read.Int();
   unit.leased_ns = read.Int();
   unit.ended_ns = read.Int();
+  unit.device_cap_ms = read.Int();
+  unit.device_ms = read.Int();
   return unit;
 }
 
@@ -118,7 +120,7 @@ absl::Status InsertBuild(Connection& db, const std::string& unit_id, std::int64_
 absl::Status InsertUnit(Connection& db, const UnitRow& unit) {
   FETTLE_ASSIGN_OR_RETURN(BorrowedStatement insert,
                           db.Cached("INSERT INTO units (" FETTLE_UNIT_COLUMNS
-                                    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                                    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   RowBinder(*insert)
       .Text(unit.id)
       .Int(unit.attempt)
@@ -133,21 +135,24 @@ absl::Status InsertUnit(Connection& db, const UnitRow& unit) {
       .Text(unit.reason)
       .Int(unit.created_ns)
       .Int(unit.leased_ns)
-      .Int(unit.ended_ns);
+      .Int(unit.ended_ns)
+      .Int(unit.device_cap_ms)
+      .Int(unit.device_ms);
   return insert->Run();
 }
 
 absl::Status UpdateUnit(Connection& db, const UnitRow& unit) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement update,
-      db.Cached("UPDATE units SET (state, worker_id, reason, leased_ns, ended_ns) = "
-                "(?, ?, ?, ?, ?) WHERE id = ? AND attempt = ?"));
+      db.Cached("UPDATE units SET (state, worker_id, reason, leased_ns, ended_ns, device_ms) = "
+                "(?, ?, ?, ?, ?, ?) WHERE id = ? AND attempt = ?"));
   RowBinder(*update)
       .Text(unit.state)
       .Text(unit.worker_id)
       .Text(unit.reason)
       .Int(unit.leased_ns)
       .Int(unit.ended_ns)
+      .Int(unit.device_ms)
       .Text(unit.id)
       .Int(unit.attempt);
   return update->Run();
@@ -178,17 +183,6 @@ absl::Status CancelOpenUnits(Connection& db, std::string_view job_id, std::int64
                 "('pending', 'leased')"));
   RowBinder(*update).Int(now_ns).Text(job_id);
   return update->Run();
-}
-
-absl::StatusOr<std::int64_t> CountOpenUnits(Connection& db, std::string_view job_id) {
-  FETTLE_ASSIGN_OR_RETURN(BorrowedStatement select,
-                          db.Cached("SELECT count(*) FROM units WHERE job_id = ? AND state IN "
-                                    "('pending', 'leased')"));
-  RowBinder(*select).Text(job_id);
-  FETTLE_ASSIGN_OR_RETURN(
-      const auto count,
-      ReadFirst<std::int64_t>(*select, [](const Statement& s) { return s.Int64(0); }));
-  return count.value_or(0);
 }
 
 absl::Status InsertEvaluation(Connection& db, const EvaluationRow& row) {
@@ -226,18 +220,24 @@ absl::Status InsertEvaluation(Connection& db, const EvaluationRow& row) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::int64_t> LongestDeviceNs(Connection& db, std::string_view job_id) {
+absl::StatusOr<DeviceSums> SumDeviceTime(Connection& db, std::string_view job_id) {
   FETTLE_ASSIGN_OR_RETURN(
       BorrowedStatement select,
-      db.Cached("SELECT max(coalesce((SELECT max(device_ns) FROM evaluations WHERE job_id = ?1 AND "
-                "kind IN ('evaluate', 'confirm')), 0), 1000000 * coalesce((SELECT max(device_ms) "
-                "FROM tries WHERE job_id = ?1), 0), 1000000 * coalesce((SELECT max(device_ms) FROM "
-                "agent_calls WHERE job_id = ?1), 0))"));
+      db.Cached(
+          "SELECT (SELECT coalesce(sum((device_ns + 500000) / 1000000), 0) FROM evaluations WHERE "
+          "job_id = ?1) + (SELECT coalesce(sum(device_ms), 0) FROM units WHERE job_id = ?1) + "
+          "(SELECT coalesce(sum(device_ms), 0) FROM tries WHERE job_id = ?1) + "
+          "(SELECT coalesce(sum(device_ms), 0) FROM agent_calls WHERE job_id = ?1), "
+          "max((SELECT coalesce(max((device_ns + 500000) / 1000000), 0) FROM evaluations WHERE "
+          "job_id = ?1 AND kind IN ('evaluate', 'confirm')), (SELECT coalesce(max(device_ms), 0) "
+          "FROM tries WHERE job_id = ?1 AND verdict <> 'OPEN'), (SELECT coalesce(max(device_ms), "
+          "0) "
+          "FROM agent_calls WHERE job_id = ?1 AND state = 'answered'))"));
   RowBinder(*select).Text(job_id);
-  FETTLE_ASSIGN_OR_RETURN(
-      const auto longest,
-      ReadFirst<std::int64_t>(*select, [](const Statement& s) { return s.Int64(0); }));
-  return longest.value_or(0);
+  FETTLE_ASSIGN_OR_RETURN(const auto sums, ReadFirst<DeviceSums>(*select, [](const Statement& s) {
+                            return DeviceSums{.spent_ms = s.Int64(0), .longest_ms = s.Int64(1)};
+                          }));
+  return sums.value_or(DeviceSums());
 }
 
 absl::StatusOr<std::optional<EvaluationRow>> FindEvaluation(Connection& db,

@@ -5,7 +5,7 @@ import sys
 
 MAY_INCLUDE = {
     "core": set(),
-    "proto": set(),
+    "proto": {"core"},
     "judge": {"core"},
     "compiler": {"core"},
     "device": {"core"},

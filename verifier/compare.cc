@@ -26,6 +26,7 @@ double Decode(DType dtype, const std::uint8_t* bytes, std::int64_t index) {
 
 struct Partial {
   double worst = 0, square = 0, reference_square = 0, max_error = 0, max_reference = 0;
+  double order_square = 0, max_order = 0;
   std::int64_t mismatches = 0, class_mismatches = 0, first = -1;
 };
 
@@ -98,8 +99,9 @@ struct Actual {
   }
 };
 
-Partial CompareChunk(DType dtype, const Judge& judge, const ExpectedOutput& expected,
-                     const Actual& given, std::int64_t begin, std::int64_t end) {
+Partial CompareChunk(DType dtype, const Judge& judge, const ElementTolerance& tolerance,
+                     const ExpectedOutput& expected, const Actual& given, std::int64_t begin,
+                     std::int64_t end) {
   Partial part;
   for (std::int64_t i = begin; i < end; ++i) {
     const double actual = Decode(dtype, given.bytes, given.At(expected, i));
@@ -109,6 +111,11 @@ Partial CompareChunk(DType dtype, const Judge& judge, const ExpectedOutput& expe
     if (std::isfinite(want)) {
       part.reference_square += want * want;
       part.max_reference = std::max(part.max_reference, std::fabs(want));
+      const double order = tolerance.OrderError(i);
+      if (std::isfinite(order)) {
+        part.order_square += order * order;
+        part.max_order = std::max(part.max_order, order);
+      }
     }
     part.square += error * error;
     part.max_error = std::max(part.max_error, error);
@@ -186,16 +193,28 @@ double ElementTolerance::operator()(std::int64_t i) const {
     case BoundTolerance::Kind::kRelative:
       return atol_ + rtol_ * reference;
     case BoundTolerance::Kind::kAuto: {
-      const double length =
-          expected_.length.empty() ? length_ : std::max(1.0, expected_.length[at]);
-      const double magnitude =
-          expected_.magnitude.empty() ? reference : std::max(reference, expected_.magnitude[at]);
-      return out_ * reference + half_subnormal_ + acc_ * std::sqrt(length) * magnitude +
+      const double magnitude = Magnitude(i);
+      return out_ * reference + half_subnormal_ + acc_ * std::sqrt(Length(i)) * magnitude +
              inner_ * magnitude;
     }
     default:
       return 0;
   }
+}
+
+double ElementTolerance::Length(std::int64_t i) const {
+  return expected_.length.empty() ? length_ : std::max(1.0, expected_.length[static_cast<Size>(i)]);
+}
+
+double ElementTolerance::Magnitude(std::int64_t i) const {
+  const auto at = static_cast<Size>(i);
+  const double reference = std::fabs(expected_.values[at]);
+  return expected_.magnitude.empty() ? reference : std::max(reference, expected_.magnitude[at]);
+}
+
+double ElementTolerance::OrderError(std::int64_t i) const {
+  if (kind_ != BoundTolerance::Kind::kAuto) return 0;
+  return (std::min(std::sqrt(Length(i)) / 3, 8.0) * acc_ / 4 + inner_ / 3) * Magnitude(i);
 }
 
 std::int64_t DenseIndex(const ExpectedOutput& expected, std::int64_t i) {
@@ -249,7 +268,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   ParallelFor(
       static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
-          parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, expected, given,
+          parts[static_cast<Size>(p)] = CompareChunk(tensor.dtype, judge, bound, expected, given,
                                                      p * kChunk, std::min(count, (p + 1) * kChunk));
         }
       });
@@ -264,6 +283,8 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
     if (total.first < 0) total.first = part.first;
     result.max_error = std::max(result.max_error, part.max_error);
     result.max_reference = std::max(result.max_reference, part.max_reference);
+    total.order_square += part.order_square;
+    result.max_order = std::max(result.max_order, part.max_order);
   }
   OutputErrors& errors = result.errors;
   errors.output = tensor.name;
@@ -273,6 +294,7 @@ Comparison CompareOutput(const BoundTensor& tensor, const BoundTolerance& tolera
   if (count > 0) {
     errors.rms = std::sqrt(total.square / static_cast<double>(count));
     errors.reference_rms = std::sqrt(total.reference_square / static_cast<double>(count));
+    result.order_rms = std::sqrt(total.order_square / static_cast<double>(count));
   }
   result.passed = total.mismatches == 0;
   if (result.passed) return result;
@@ -295,10 +317,10 @@ std::optional<std::string> OverBudget(const BoundTensor& tensor, const Compariso
   const auto rows = static_cast<double>(
       std::max<std::int64_t>(1, std::min(RowCount(tensor), candidate.errors.compared)));
   const double slack = std::sqrt(1 + 4 * std::sqrt(2 / rows));
-  const double rms_limit =
-      std::max({2 * baseline.rms, slack * u * candidate.errors.reference_rms, least});
-  const double max_limit =
-      std::max({4 * baseline.max_error, 4 * u * candidate.max_reference, least});
+  const double rms_limit = std::max({2 * baseline.rms, slack * u * candidate.errors.reference_rms,
+                                     slack * candidate.order_rms, least});
+  const double max_limit = std::max(
+      {4 * baseline.max_error, 4 * u * candidate.max_reference, 4 * candidate.max_order, least});
   if (!(candidate.errors.rms <= rms_limit)) {
     return fmt::format("{}: RMS error {:.3g} is over the budget {:.3g} (baseline {:.3g})",
                        tensor.name, candidate.errors.rms, rms_limit, baseline.rms);

@@ -58,7 +58,8 @@ std::optional<DrawnFill> DrawnFillOf(const BoundTensor& tensor, std::uint64_t se
 // `first` goes, which of a packed dtype is even.
 void WriteDrawn(const DrawnFill& fill, std::int64_t first, std::int64_t count, std::uint8_t* bytes);
 
-// Whether one element can be replaced by another value that its fill allows.
+// Whether one element can be replaced by another value that its fill allows. Then any element may
+// have the value of any other.
 bool CanFlip(const BoundTensor& tensor);
 // Replaces element `element` (taken modulo the count) of a nonempty tensor by a clearly different
 // value that its fill allows.

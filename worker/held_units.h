@@ -28,6 +28,7 @@ struct UnitOutcome {
   std::vector<std::string> blobs;
   std::string reason;
   bool retryable = true;
+  std::optional<std::int64_t> device_ms;  // Of one that is given back; unset: not known.
 };
 
 // Thread-safe.

@@ -194,6 +194,39 @@ absl::StatusOr<RunnerClient::Outputs> RunnerClient::FetchOutputs(
   return TakeOutputs(answer, sizes);
 }
 
+void RunnerClient::LimitDevice(std::optional<nanoseconds> most) {
+  device_spent_ = false;
+  device_end_ns_.reset();
+  if (most) device_end_ns_ = device_ns_ + static_cast<double>(most->count());
+}
+
+absl::StatusOr<nanoseconds> RunnerClient::DeviceLeft(nanoseconds wanted) {
+  if (!device_end_ns_) return wanted;
+  const double left = *device_end_ns_ - device_ns_;
+  if (left >= static_cast<double>(wanted.count())) return wanted;
+  if (left >= 1) return nanoseconds(static_cast<std::int64_t>(left));
+  device_spent_ = true;
+  return absl::DeadlineExceededError("no device time is left for another call");
+}
+
+absl::Status RunnerClient::ChargeDone(double device_ns) {
+  device_ns_ += device_ns;
+  if (!device_end_ns_ || device_ns_ <= *device_end_ns_) return absl::OkStatus();
+  device_ns_ = *device_end_ns_;
+  device_spent_ = true;
+  return absl::DeadlineExceededError("the call took more device time than was left");
+}
+
+void RunnerClient::ChargeFailed(std::chrono::steady_clock::time_point start,
+                                const absl::Status& status, bool cut) {
+  const auto took = static_cast<double>(
+      std::chrono::duration_cast<nanoseconds>(std::chrono::steady_clock::now() - start).count());
+  const bool spent = cut && absl::IsDeadlineExceeded(status);
+  const double left = device_end_ns_ ? *device_end_ns_ - device_ns_ : took;
+  device_ns_ += spent ? left : std::min(took, left);
+  device_spent_ = device_spent_ || spent;
+}
+
 absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) {
   const BoundCase& bound_case = request.bound_case;
   last_case_ = bound_case;
@@ -201,12 +234,22 @@ absl::StatusOr<RunObservation> RunnerClient::RunCase(const RunRequest& request) 
   const int copies = !request.want_outputs ? 0
                      : others              ? 1 + static_cast<int>(kMostOtherOutputs)
                                            : 1;
-  const nanoseconds limit = request.launch_limit * std::max(1, request.repeats) + options_.grace;
-  FETTLE_ASSIGN_OR_RETURN(Answer answer, AskCase(kOpRun, ToJson(request, sent_.FormOf(bound_case)),
-                                                 bound_case, request.files, copies, limit));
+  const int repeats = std::max(1, request.repeats);
+  FETTLE_ASSIGN_OR_RETURN(const nanoseconds all, DeviceLeft(request.launch_limit * repeats));
+  const nanoseconds each = std::max(all / repeats, nanoseconds(1));
+  nlohmann::json form = ToJson(request, sent_.FormOf(bound_case));
+  form["launch_limit_ns"] = each.count();
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<Answer> asked = AskCase(kOpRun, std::move(form), bound_case, request.files, copies,
+                                         request.launch_limit * repeats + options_.grace);
+  if (!asked.ok()) {
+    ChargeFailed(start, asked.status(), each < request.launch_limit);
+    return asked.status();
+  }
+  Answer answer = *std::move(asked);
   absl::StatusOr<RunObservation> observation = RunObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
-  device_ns_ += observation->device_ns;
+  FETTLE_RETURN_IF_ERROR(ChargeDone(observation->device_ns));
   if (!request.want_outputs) {
     observation->other_outputs.clear();
     return observation;
@@ -228,16 +271,27 @@ absl::StatusOr<TimeObservation> RunnerClient::TimeCase(const TimeRequest& reques
   const nanoseconds limit = request.time_cap * 2 + request.launch_limit * 4 +
                             nanoseconds(static_cast<std::int64_t>(8e9 * request.warmup_seconds)) +
                             options_.grace;
-  FETTLE_ASSIGN_OR_RETURN(
-      Answer answer,
-      AskCase(kOpTime, ToJson(request, sent_.FormOf(request.bound_case)), request.bound_case,
-              request.files, request.want_outputs ? 1 : 0, limit));
+  const int sets = !request.want_outputs ? 0 : request.single_seeds.empty() ? 1 : 2;
+  nlohmann::json form = ToJson(request, sent_.FormOf(request.bound_case));
+  if (device_end_ns_) {
+    FETTLE_ASSIGN_OR_RETURN(const nanoseconds left, DeviceLeft(kMaxLaunchLimit));
+    form["device_cap_ns"] = left.count();
+    form["launch_limit_ns"] = std::min(left, request.launch_limit).count();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<Answer> asked =
+      AskCase(kOpTime, std::move(form), request.bound_case, request.files, sets, limit);
+  if (!asked.ok()) {
+    ChargeFailed(start, asked.status(), /*cut=*/device_end_ns_.has_value());
+    return asked.status();
+  }
+  Answer answer = *std::move(asked);
   absl::StatusOr<TimeObservation> observation = TimeObservationFromJson(answer.observation);
   if (!observation.ok()) return Distrust(observation.status());
-  device_ns_ += observation->device_ns;
-  if (request.want_outputs) {
-    FETTLE_ASSIGN_OR_RETURN(observation->outputs,
-                            TakeOutputs(answer, OutputSizes(request.bound_case)));
+  FETTLE_RETURN_IF_ERROR(ChargeDone(observation->device_ns));
+  for (int set = 0; set < sets && observation->sampled; ++set) {
+    FETTLE_ASSIGN_OR_RETURN(Outputs outputs, TakeOutputs(answer, OutputSizes(request.bound_case)));
+    std::move(outputs.begin(), outputs.end(), std::back_inserter(observation->outputs));
   }
   return observation;
 }

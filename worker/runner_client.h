@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -49,8 +50,13 @@ class RunnerClient final : public RunnerSession {
   // Whether the process can still be asked.
   bool alive() const { return !dead_; }
   pid_t pid() const { return process_->pid(); }
-  // Device time of all requests so far.
+  // Device time of all requests so far; of one that failed, what it may have taken at most.
   double device_ns() const { return device_ns_; }
+  // What requests may take from now on; a call that would need more ends with kDeadlineExceeded.
+  // Unset: no limit.
+  void LimitDevice(std::optional<std::chrono::nanoseconds> most);
+  // Whether a call since LimitDevice ended for that reason.
+  bool device_spent() const { return device_spent_; }
 
  private:
   explicit RunnerClient(Options options) : options_(std::move(options)) {}
@@ -62,6 +68,15 @@ class RunnerClient final : public RunnerSession {
   absl::Status Watch();
   absl::Status Died(absl::Status status);
   absl::Status Distrust(const absl::Status& status);
+  // The device time that is left, at most `wanted`; kDeadlineExceeded where none is.
+  absl::StatusOr<std::chrono::nanoseconds> DeviceLeft(std::chrono::nanoseconds wanted);
+  // Charges a request that began at `start` and failed with `status`; `cut`: it was allowed less
+  // than it asked for.
+  void ChargeFailed(std::chrono::steady_clock::time_point start, const absl::Status& status,
+                    bool cut);
+  // Charges a request that took `device_ns`. kDeadlineExceeded where that is more than there was: a
+  // processor's clock is looked at after the call.
+  absl::Status ChargeDone(double device_ns);
   // Sends a run or time request with its files and room for `copies` sets of outputs.
   struct Answer {
     nlohmann::json observation;
@@ -82,6 +97,8 @@ class RunnerClient final : public RunnerSession {
   DeviceInfo device_;
   bool dead_ = false;
   double device_ns_ = 0;
+  std::optional<double> device_end_ns_;  // Of device_ns_.
+  bool device_spent_ = false;
   BoundCase last_case_;  // What FetchOutputs speaks of.
   SentCases sent_;
 };

@@ -235,6 +235,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
                          {"a", KernelJson(request.a)},
                          {"b", KernelJson(request.b)},
                          {"input_seed", request.input_seed},
+                         {"single_seeds", request.single_seeds},
                          {"order_seed", request.order_seed},
                          {"min_blocks", request.min_blocks},
                          {"max_blocks", request.max_blocks},
@@ -248,6 +249,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
                          {"launch_limit_ns", request.launch_limit.count()},
                          {"want_outputs", request.want_outputs},
                          {"keep_outputs", request.keep_outputs}};
+  if (request.device_cap.count() > 0) json["device_cap_ns"] = request.device_cap.count();
   if (!request.duty_ratios.empty()) {
     json["duty_ratios"] = JsonNumbers(request.duty_ratios);
     json["duty_span_ns"] = request.duty_span.count();
@@ -258,12 +260,13 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   TimeRequest request;
   JsonReader reader(json, "time");
-  std::int64_t limit = 0, cap = 0, span = request.duty_span.count();
+  std::int64_t limit = 0, cap = 0, device_cap = 0, span = request.duty_span.count();
   reader.Nested("case", request.bound_case,
                 [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("a", request.a, KernelFromJson);
   reader.Nested("b", request.b, KernelFromJson);
   reader.Get("input_seed", request.input_seed);
+  reader.Get("single_seeds", request.single_seeds);
   reader.Get("order_seed", request.order_seed);
   reader.Get("min_blocks", request.min_blocks);
   reader.Get("max_blocks", request.max_blocks);
@@ -277,12 +280,16 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, Rece
   reader.Get("launch_limit_ns", limit);
   reader.Get("want_outputs", request.want_outputs);
   reader.Get("keep_outputs", request.keep_outputs);
+  reader.GetOptional("device_cap_ns", device_cap);
   reader.GetOptional("duty_ratios", request.duty_ratios);
   reader.GetOptional("duty_span_ns", span);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   FETTLE_ASSIGN_OR_RETURN(request.duty_span, CheckLimit(span, "time.duty_span_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
+  if (device_cap != 0) {
+    FETTLE_ASSIGN_OR_RETURN(request.device_cap, CheckLimit(device_cap, "time.device_cap_ns"));
+  }
   return request;
 }
 
@@ -336,6 +343,8 @@ nlohmann::json ToJson(const TimeObservation& observation) {
   nlohmann::json json = {{"measurement", ToJson(one)},
                          {"calibration_error", JsonNumber(observation.calibration_error)},
                          {"device_ns", JsonNumber(observation.device_ns)},
+                         {"sampled", observation.sampled},
+                         {"judged_single", observation.judged_single},
                          {"outputs_kept", observation.outputs_kept},
                          {"all_timed_outputs_equal", observation.all_timed_outputs_equal},
                          {"rotated_bytes", observation.rotated_bytes},
@@ -353,6 +362,8 @@ absl::StatusOr<TimeObservation> TimeObservationFromJson(const nlohmann::json& js
   reader.Nested("measurement", one, MeasurementFromJson);
   reader.Get("calibration_error", observation.calibration_error);
   reader.Get("device_ns", observation.device_ns);
+  reader.Get("sampled", observation.sampled);
+  reader.Get("judged_single", observation.judged_single);
   reader.Get("outputs_kept", observation.outputs_kept);
   reader.Get("all_timed_outputs_equal", observation.all_timed_outputs_equal);
   reader.Get("rotated_bytes", observation.rotated_bytes);
@@ -447,12 +458,17 @@ absl::StatusOr<std::vector<FileEntry>> FilesFromHeader(const nlohmann::json& jso
 
 absl::StatusOr<std::vector<std::int64_t>> FetchedSizes(
     const BoundCase& bound_case, const std::vector<std::vector<std::int64_t>>& rows) {
-  std::vector<std::int64_t> sizes;
+  std::vector<const BoundTensor*> outputs;
   for (const BoundTensor& tensor : bound_case.tensors) {
-    if (tensor.is_null || (tensor.role != Role::kOut && tensor.role != Role::kInOut)) continue;
-    const std::size_t at = sizes.size();
-    if (at >= rows.size()) return absl::InvalidArgumentError("rows of too few outputs");
-    const std::vector<std::int64_t>& wanted = rows[at];
+    if (IsOutput(tensor)) outputs.push_back(&tensor);
+  }
+  if (rows.size() != outputs.size() && rows.size() != 2 * outputs.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("rows of {} outputs, there are {}", rows.size(), outputs.size()));
+  }
+  std::vector<std::int64_t> sizes;
+  for (const std::vector<std::int64_t>& wanted : rows) {
+    const BoundTensor& tensor = *outputs[sizes.size() % outputs.size()];
     const bool ascending =
         std::adjacent_find(wanted.begin(), wanted.end(), std::greater_equal<>()) == wanted.end();
     if (!wanted.empty() &&
@@ -464,7 +480,6 @@ absl::StatusOr<std::vector<std::int64_t>> FetchedSizes(
                                    : static_cast<std::int64_t>(wanted.size()) *
                                          StorageBytes(tensor.dtype, RowElements(tensor)));
   }
-  if (sizes.size() != rows.size()) return absl::InvalidArgumentError("rows of too many outputs");
   return sizes;
 }
 

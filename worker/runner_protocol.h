@@ -85,7 +85,7 @@ std::vector<std::int64_t> OutputSizes(const BoundCase& bound_case);
 inline constexpr std::int64_t kMostOtherOutputs = 4;
 
 // Packed bytes of `rows` of every output, as FetchOutputs returns them. kInvalidArgument: not one
-// list for each output, or rows that are not ascending or not in the tensor.
+// list for each output, or two, or rows that are not ascending or not in the tensor.
 absl::StatusOr<std::vector<std::int64_t>> FetchedSizes(
     const BoundCase& bound_case, const std::vector<std::vector<std::int64_t>>& rows);
 

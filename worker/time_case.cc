@@ -36,6 +36,7 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   options.order_seed = request.order_seed;
   options.time_cap = request.time_cap;
   options.launch_limit = request.launch_limit;
+  options.device_cap = request.device_cap;
   if (request.screen_only) {
     options.min_blocks = options.max_blocks = kScreenBlocks;
     options.pairs_per_block = kScreenPairs;
@@ -93,6 +94,18 @@ CaseMeasurement Summarize(const TimeRequest& request, TimingResult timing) {
   return measurement;
 }
 
+// What of the case's inputs may be anything its fill draws.
+std::vector<VariedTensor> VariedOf(const BoundCase& bound_case) {
+  std::vector<VariedTensor> varied;
+  for (std::size_t i = 0; i < bound_case.tensors.size(); ++i) {
+    const BoundTensor& tensor = bound_case.tensors[i];
+    if (!CanFlip(tensor) || !tensor.fill.rows.empty()) continue;
+    varied.push_back(
+        {static_cast<std::int64_t>(i), DrawnFillOf(tensor, /*seed=*/0, InputSet::kDeclared)});
+  }
+  return varied;
+}
+
 absl::StatusOr<std::array<std::shared_ptr<const CaseImages>, 2>> BothInputs(
     const TimeRequest& request, CaseInputCache& cache) {
   std::array<std::shared_ptr<const CaseImages>, 2> inputs;
@@ -120,6 +133,19 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseIn
   pair_options.checks = (!request.screen_only && request.duty_ratios.empty()) ||
                         device.info().target.vendor == Vendor::kCpu;
   pair_options.seed = request.order_seed;
+  if (request.cold) {  // Hot times are of one buffer set as it is.
+    pair_options.varied = VariedOf(request.bound_case);
+    pair_options.draw = [](const DrawnFill& fill, std::int64_t count, std::uint8_t* bytes) {
+      WriteDrawn(fill, 0, count, bytes);
+    };
+  }
+  pair_options.singles = static_cast<int>(request.single_seeds.size());
+  pair_options.single = [&](int index) -> absl::StatusOr<std::shared_ptr<const CaseImages>> {
+    InputSpec spec;
+    spec.seed = request.single_seeds[static_cast<std::size_t>(index)];
+    FETTLE_ASSIGN_OR_RETURN(const auto entry, cache.Get(request.bound_case, spec, request.files));
+    return entry->images;
+  };
   FETTLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<CasePair> pair,
       CasePair::Create(device, request.bound_case, {&a, request.a.symbols, request.a.plan},
@@ -148,13 +174,15 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseIn
   observation.rotated_bytes = pair->rotated_bytes();
   observation.graphs = timing.graphs;
   observation.measurement = Summarize(request, std::move(timing));
+  observation.sampled = pair->sampled().complete();
+  observation.judged_single = pair->kept_single();
   if (request.want_outputs) {
     FETTLE_ASSIGN_OR_RETURN(observation.outputs, pair->sampled().FetchAll());
   }
   observation.all_timed_outputs_equal = pair->outputs_equal();
   observation.modified_input = pair->modified_input();
   observation.guard_violation = pair->guard_violation();
-  if (request.keep_outputs && !pair->sampled().empty()) *kept = pair->TakeSampled();
+  if (request.keep_outputs && observation.sampled) *kept = pair->TakeSampled();
   observation.outputs_kept = request.keep_outputs && *kept != nullptr;
   return observation;
 }

@@ -15,6 +15,7 @@
 #include "verifier/policy.h"
 #include "worker/runner_protocol.h"
 #include "worker/sandbox.h"
+#include "worker/unit_stop.h"
 
 namespace fettle {
 namespace {
@@ -370,6 +371,7 @@ Going UnitJob::OnLane() {
   const bool fresh = unit_.kind != UnitKind::kEvaluate;
   FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
   const double before_ns = runner_->device_ns();
+  runner_->LimitDevice(unit_.device_cap_ms > 0 ? std::optional(DeviceLeft()) : std::nullopt);
   const auto stages = [this]() -> Going {
     if (unit_.kind == UnitKind::kRegister) return Register();
     if (unit_.check_mode) {
@@ -402,13 +404,38 @@ Going UnitJob::OnLane() {
     FETTLE_RETURN_IF_ERROR(RunDuty());
   }
   result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
+  const bool spent = runner_->device_spent();
+  runner_->LimitDevice(std::nullopt);
   UnloadModules();
   const bool failed = !runner_->alive() && !services_.stop.stop_requested();
   services_.lane->Done(failed);
   runner_ = nullptr;
+  if (spent && !services_.stop.stop_requested()) return NoDeviceTime();
   if (unit_.kind == UnitKind::kConfirm && going.ok() && *going) going = SanitizeWinner();
   if (unit_.counters && going.ok()) FETTLE_RETURN_IF_ERROR(CountOnce());
   return going;
+}
+
+std::chrono::milliseconds UnitJob::DeviceLeft() const {
+  if (unit_.device_cap_ms <= 0) return std::chrono::hours(24);
+  return std::chrono::milliseconds(
+      std::max<std::int64_t>(0, unit_.device_cap_ms - (result_.device_ns + 999'999) / 1'000'000));
+}
+
+Going UnitJob::NoDeviceTime() {
+  const Stage stage = unit_.kind == UnitKind::kRegister ? Stage::kRegister
+                      : confirms()                      ? Stage::kConfirm
+                                                        : Stage::kMeasure;
+  return Decide(Verdict::kUnmeasurable, stage, kDeviceTimeReason, nullptr,
+                fmt::format("it would take more than the {} s of device time that were left for it",
+                            static_cast<double>(unit_.device_cap_ms) / 1000));
+}
+
+void UnitJob::ChargeTool(std::chrono::steady_clock::time_point start) {
+  result_.device_ns += std::min<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+          .count(),
+      std::chrono::nanoseconds(DeviceLeft()).count());
 }
 
 absl::StatusOr<Replay> UnitJob::ReplayOf(const BoundCase& bound_case) {
@@ -440,7 +467,10 @@ absl::Status UnitJob::CountOnce() {
     if (timed != cases_.end()) {
       Progress(fmt::format("counting {}", timed->label));
       FETTLE_ASSIGN_OR_RETURN(const Replay replay, ReplayOf(*timed));
-      report = services_.lane->Count(replay, services_.stop);
+      const UnitStop limited(services_.stop, DeviceLeft());
+      const auto start = std::chrono::steady_clock::now();
+      report = services_.lane->Count(replay, limited.token());
+      ChargeTool(start);
     }
   }
   result_.counters = ToJson(report);
@@ -450,6 +480,7 @@ absl::Status UnitJob::CountOnce() {
 // Whatever is wrong with a baseline is a reason to refuse its task.
 void UnitJob::RefuseTask() {
   if (!result_.verdict || result_.verdict->verdict == Verdict::kRefused) return;
+  if (result_.verdict->reason_code == kDeviceTimeReason) return;  // Says nothing about the task.
   VerdictRecord& record = *result_.verdict;
   record.evidence = {{"baseline", ToJson(record)}};
   record.message = fmt::format("the task's own baseline is {} at stage {}: {}",

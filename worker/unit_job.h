@@ -46,6 +46,8 @@ class UnitJob {
 
   // As UnitRunner::Run, without its deadline.
   absl::StatusOr<UnitResult> Run();
+  // Device time so far, for a unit whose Run failed.
+  std::int64_t device_ns() const { return result_.device_ns; }
 
  private:
   // A stage returns true when the unit goes on, false when `result_.verdict` is set.
@@ -122,6 +124,12 @@ class UnitJob {
   absl::Status Record(const BuiltKernel& built);
   absl::Status FindCeilings();
   void RefuseTask();
+  // What is left of the device time that the unit may take; a day where it has no limit.
+  std::chrono::milliseconds DeviceLeft() const;
+  // The verdict on a unit that has none left.
+  Going NoDeviceTime();
+  // Adds what a tool took that had the device since `start`.
+  void ChargeTool(std::chrono::steady_clock::time_point start);
   void UnloadModules();
   bool on_cpu() const { return services_.target.vendor == Vendor::kCpu; }
   bool confirms() const {

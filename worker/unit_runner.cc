@@ -2,12 +2,10 @@
 #include "worker/unit_runner.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <list>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,40 +20,14 @@
 #include "worker/lane_gate.h"
 #include "worker/runner_client.h"
 #include "worker/toolchains.h"
+#include "worker/unit_device_time.h"
 #include "worker/unit_job.h"
+#include "worker/unit_stop.h"
 
 namespace fettle {
 namespace {
 
 constexpr std::size_t kParsedTasks = 32;
-
-// Requests a stop when the caller's token does or a deadline passes.
-class UnitStop {
- public:
-  UnitStop(const std::stop_token& outer, std::chrono::milliseconds limit)
-      : forward_(outer, [this] { source_.request_stop(); }),
-        timer_([this, limit](std::stop_token end) {
-          std::unique_lock lock(mutex_);
-          wake_.wait_for(lock, end, limit, [] { return false; });
-          if (end.stop_requested()) return;
-          expired_ = true;
-          source_.request_stop();
-        }) {}
-
-  std::stop_token token() const { return source_.get_token(); }
-  bool expired() const {
-    const std::lock_guard lock(mutex_);
-    return expired_;
-  }
-
- private:
-  std::stop_source source_;
-  mutable std::mutex mutex_;
-  std::condition_variable_any wake_;
-  bool expired_ = false;  // Guarded by mutex_.
-  std::stop_callback<std::function<void()>> forward_;
-  std::jthread timer_;
-};
 
 // A folder that goes away with its owner; none when empty.
 class TemporaryFolder {
@@ -189,12 +161,15 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   services.blobs = &blobs;
   services.progress = progress;
   services.stop = limited.token();
-  absl::StatusOr<UnitResult> result = UnitJob(unit, std::move(services)).Run();
-  if (absl::IsCancelled(result.status()) && !stop.stop_requested() && limited.expired()) {
-    return absl::DeadlineExceededError(
+  UnitJob job(unit, std::move(services));
+  absl::StatusOr<UnitResult> result = job.Run();
+  if (result.ok()) return result;
+  absl::Status status = result.status();
+  if (absl::IsCancelled(status) && !stop.stop_requested() && limited.expired()) {
+    status = absl::DeadlineExceededError(
         fmt::format("unit {} did not end within its {} ms", unit.id, unit.deadline_ms));
   }
-  return result;
+  return WithDeviceNs(std::move(status), job.device_ns());
 }
 
 absl::StatusOr<nlohmann::json> UnitRunnerImpl::CeilingsOf(const std::string& device_id,

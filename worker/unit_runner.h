@@ -49,7 +49,7 @@ class UnitRunner {
   virtual nlohmann::json compilers() const = 0;
 
   // Runs one unit to its result. The candidate's failures are in the result; an error means that
-  // the unit could not be judged and may be run again:
+  // the unit could not be judged and may be run again (DeviceNsOf says what it took):
   //   kCancelled, kDeadlineExceeded (of the unit, while waiting), kUnavailable (compiler, device or
   //   runner missing), kNotFound (a blob), kInvalidArgument (malformed unit), kResourceExhausted.
   // `progress` gets short lines ("verifying checked/2"); may be empty.

@@ -11,6 +11,7 @@
 #include "device/tensor_layout.h"
 #include "judge/accept.h"
 #include "worker/unit_job.h"
+#include "worker/unit_stop.h"
 
 namespace fettle {
 namespace {
@@ -66,7 +67,11 @@ Going UnitJob::SanitizeWinner() {
     for (const BoundCase& one : cases) {
       FETTLE_ASSIGN_OR_RETURN(calls.emplace_back(), ReplayOf(one));
     }
-    findings = services_.lane->Sanitize(calls, services_.stop);
+    const UnitStop limited(services_.stop, DeviceLeft());
+    const auto start = std::chrono::steady_clock::now();
+    findings = services_.lane->Sanitize(calls, limited.token());
+    ChargeTool(start);
+    if (limited.expired()) return NoDeviceTime();
     if (services_.stop.stop_requested()) {
       return absl::CancelledError("the unit was cancelled while it was sanitized");
     }

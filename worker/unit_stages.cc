@@ -11,6 +11,7 @@
 
 #include "core/status_macros.h"
 #include "judge/accept.h"
+#include "profiler/case_pair.h"
 #include "profiler/duty.h"
 #include "profiler/roofline.h"
 #include "verifier/mutation.h"
@@ -26,6 +27,7 @@ constexpr double kMostCalibrationError = 0.05;
 constexpr int kCalibrationTries = 3;
 constexpr std::size_t kFewestBlocks = 5;
 constexpr std::chrono::seconds kHotCap{1};
+constexpr std::uint64_t kSingles = 8;  // Timed inputs for one launch each; one of them is judged.
 
 // Seeds of one unit's parts, so that none can be told from another.
 std::uint64_t Derive(std::uint64_t seed, std::uint64_t part) {
@@ -232,9 +234,14 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   }
   request.time_cap = std::chrono::nanoseconds(
       static_cast<std::int64_t>(std::clamp(unit_.time_cap_s, 0.1, 300.0) * (screen ? 0.1e9 : 1e9)));
+  const bool singles = !screen && RewritesInputs(bound_case);
   TimeObservation seen;
   for (int attempt = 0;; ++attempt) {
     request.input_seed = TimedInputSeed(unit_.seed, attempt);
+    request.single_seeds.clear();
+    for (std::uint64_t i = 0; singles && i < kSingles; ++i) {
+      request.single_seeds.push_back(Derive(request.input_seed, i + 1000));
+    }
     // Units may share a seed and so their inputs; no two share an order.
     request.order_seed =
         Derive(unit_.seed ^ std::hash<std::string>{}(fmt::format("{}:{}", unit_.id, unit_.attempt)),
@@ -293,6 +300,7 @@ Going UnitJob::TimeHot(TimeRequest request, Stage stage) {
   request.cold = false;
   request.screen_only = true;  // A few pairs.
   request.want_outputs = request.keep_outputs = false;
+  request.single_seeds.clear();
   request.time_cap = std::min<std::chrono::nanoseconds>(request.time_cap, kHotCap);
   const absl::StatusOr<TimeObservation> seen = runner_->TimeCase(request);
   if (!seen.ok()) return DecideFrom(seen.status(), stage, &request.bound_case);
@@ -381,12 +389,24 @@ Going UnitJob::JudgeTimedOutputs(const TimeRequest& request, const TimeObservati
                   "timed launches on the same inputs gave different outputs");
   }
   if (request.screen_only) return true;
-  InputSpec spec;
-  spec.seed = request.input_seed;
+  // On the inputs that came again and again, and on some that one launch alone saw.
+  std::vector<InputSpec> specs(request.single_seeds.empty() ? 1 : 2);
+  specs[0].seed = request.input_seed;
+  if (seen.sampled && !request.single_seeds.empty()) {
+    if (seen.judged_single < 0 || seen.judged_single >= std::ssize(request.single_seeds)) {
+      return Decide(Verdict::kUnmeasurable, stage, "no_checked_sample", bound_case,
+                    "the runner names no launch to be checked");
+    }
+    specs[1].seed = request.single_seeds[static_cast<std::size_t>(seen.judged_single)];
+  }
   OutputJudge judge(*reference_);
   std::vector<std::vector<std::uint8_t>> outputs = seen.outputs;
   if (seen.outputs_kept) {
-    FETTLE_ASSIGN_OR_RETURN(const auto rows, judge.Rows(request.bound_case, spec));
+    std::vector<std::vector<std::int64_t>> rows;
+    for (const InputSpec& spec : specs) {
+      FETTLE_ASSIGN_OR_RETURN(auto of_one, judge.Rows(request.bound_case, spec));
+      std::move(of_one.begin(), of_one.end(), std::back_inserter(rows));
+    }
     auto fetched = runner_->FetchOutputs(rows);
     if (!fetched.ok()) return DecideFrom(fetched.status(), stage, bound_case);
     outputs = *std::move(fetched);
@@ -395,11 +415,17 @@ Going UnitJob::JudgeTimedOutputs(const TimeRequest& request, const TimeObservati
     return Decide(Verdict::kUnmeasurable, stage, "no_checked_sample", bound_case,
                   "no timed launch was checked; give it more time");
   }
-  FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
-                          judge.Judge(request.bound_case, spec, outputs));
-  if (judgement.passed) return true;
-  return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
-                fmt::format("the output of a timed launch is wrong: {}", judgement.message));
+  const auto each = static_cast<std::ptrdiff_t>(outputs.size() / specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto begin = outputs.begin() + static_cast<std::ptrdiff_t>(i) * each;
+    FETTLE_ASSIGN_OR_RETURN(const Judgement judgement,
+                            judge.Judge(request.bound_case, specs[i], {begin, begin + each}));
+    if (judgement.passed) continue;
+    return Decide(Verdict::kIncorrect, stage, "timed_output", bound_case,
+                  fmt::format("the output of a timed launch{} is wrong: {}",
+                              i == 0 ? "" : " on inputs that no other had", judgement.message));
+  }
+  return true;
 }
 
 }  // namespace fettle

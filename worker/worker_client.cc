@@ -21,6 +21,7 @@
 #include "worker/blob_client.h"
 #include "worker/held_units.h"
 #include "worker/runner_protocol.h"
+#include "worker/unit_device_time.h"
 
 namespace fettle {
 namespace {
@@ -192,6 +193,7 @@ UnitOutcome Client::Work(const WorkUnit& unit, std::stop_token stop) {
   outcome.reason = fmt::format("{}: {}", absl::StatusCodeToString(result.status().code()),
                                std::string(result.status().message()));
   outcome.retryable = IsRetryable(result.status());
+  outcome.device_ms = (DeviceNsOf(result.status()) + 999'999) / 1'000'000;
   spdlog::info("unit_returned unit={} attempt={} reason=\"{}\"", unit.id, unit.attempt,
                outcome.reason);
   return outcome;
@@ -248,6 +250,7 @@ void Client::Deliver(Stream& stream, std::stop_token end) {
       returned.set_attempt(ready->key.second);
       returned.set_reason(CutText(outcome.reason, 2000));
       returned.set_retryable(outcome.retryable);
+      if (outcome.device_ms.has_value()) returned.set_device_ms(*outcome.device_ms);
     } else {
       const absl::Status uploaded = blobs_.Upload(outcome.blobs, end);
       if (!uploaded.ok()) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "agent/llm/provider.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -51,7 +52,7 @@ absl::Status StreamError(const json& event) {
   return absl::UnavailableError(text);  // overloaded_error, api_error, unknown ones.
 }
 
-class Decoder final : public ReplyDecoder {
+class AnthropicDecoder final : public ReplyDecoder {
  public:
   absl::Status Feed(const SseEvent& event) override {
     FETTLE_ASSIGN_OR_RETURN(const json data, ParseEventData(event.data));
@@ -204,7 +205,7 @@ class Anthropic final : public Provider {
     if (request.temperature) body["temperature"] = *request.temperature;
     return body;
   }
-  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<Decoder>(); }
+  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<AnthropicDecoder>(); }
 };
 
 }  // namespace

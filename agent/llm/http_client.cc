@@ -15,11 +15,10 @@
 #include "core/status_macros.h"
 
 namespace fettle {
-namespace {
 
 using Steady = std::chrono::steady_clock;
 
-struct Transfer {
+struct HttpTransfer {
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
   const HttpPost* request = nullptr;
@@ -32,14 +31,16 @@ struct Transfer {
   bool cancel = false;
   std::optional<absl::Status> done;
 
-  ~Transfer() {
+  ~HttpTransfer() {
     curl_slist_free_all(headers);
     if (easy != nullptr) curl_easy_cleanup(easy);
   }
 };
 
+namespace {
+
 std::size_t OnHeader(char* bytes, std::size_t size, std::size_t count, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  auto& transfer = *static_cast<HttpTransfer*>(user);
   std::string_view line(bytes, size * count);
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
   if (line.starts_with("HTTP/")) {
@@ -59,7 +60,7 @@ std::size_t OnHeader(char* bytes, std::size_t size, std::size_t count, void* use
 }
 
 std::size_t OnBody(char* bytes, std::size_t size, std::size_t count, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  auto& transfer = *static_cast<HttpTransfer*>(user);
   transfer.last_piece = Steady::now();
   if (!(*transfer.on_data)(transfer.response, std::string_view(bytes, size * count))) {
     transfer.stopped_by_reader = true;
@@ -68,7 +69,7 @@ std::size_t OnBody(char* bytes, std::size_t size, std::size_t count, void* user)
   return size * count;
 }
 
-void Configure(Transfer& transfer) {
+void Configure(HttpTransfer& transfer) {
   CURL* easy = transfer.easy;
   const HttpPost& request = *transfer.request;
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
@@ -97,7 +98,7 @@ void Configure(Transfer& transfer) {
   curl_easy_setopt(easy, CURLOPT_PRIVATE, &transfer);
 }
 
-absl::Status ToStatus(const Transfer& transfer, CURLcode code) {
+absl::Status ToStatus(const HttpTransfer& transfer, CURLcode code) {
   if (code == CURLE_OK) return absl::OkStatus();
   const std::string what =
       fmt::format("post to {}: {}", transfer.request->url,
@@ -135,21 +136,21 @@ class HttpClient::Loop {
     curl_multi_cleanup(multi_);
   }
 
-  void Start(Transfer& transfer) {
+  void Start(HttpTransfer& transfer) {
     {
       const std::lock_guard lock(mutex_);
       starting_.push_back(&transfer);
     }
     curl_multi_wakeup(multi_);
   }
-  void Cancel(Transfer& transfer) {
+  void Cancel(HttpTransfer& transfer) {
     {
       const std::lock_guard lock(mutex_);
       transfer.cancel = true;
     }
     curl_multi_wakeup(multi_);
   }
-  absl::Status Wait(Transfer& transfer) {
+  absl::Status Wait(HttpTransfer& transfer) {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [&] { return transfer.done.has_value(); });
     return *transfer.done;
@@ -157,7 +158,7 @@ class HttpClient::Loop {
 
  private:
   void Run(const std::stop_token& stop) {
-    std::vector<Transfer*> active;
+    std::vector<HttpTransfer*> active;
     while (!stop.stop_requested()) {
       Admit(active);
       int running = 0;
@@ -166,31 +167,31 @@ class HttpClient::Loop {
       curl_multi_poll(multi_, nullptr, 0, PollLimit(active), nullptr);
     }
     Admit(active);
-    for (Transfer* transfer : active) End(*transfer, absl::CancelledError("http client closed"));
+    for (HttpTransfer* transfer : active) End(*transfer, absl::CancelledError("http client closed"));
   }
 
   // Takes new transfers over and ends cancelled and idle ones.
-  void Admit(std::vector<Transfer*>& active) {
-    std::vector<Transfer*> starting, cancelled;
+  void Admit(std::vector<HttpTransfer*>& active) {
+    std::vector<HttpTransfer*> starting, cancelled;
     {
       const std::lock_guard lock(mutex_);
       starting.swap(starting_);
-      for (Transfer* transfer : active) {
+      for (HttpTransfer* transfer : active) {
         if (transfer->cancel) cancelled.push_back(transfer);
       }
     }
-    for (Transfer* transfer : starting) {
+    for (HttpTransfer* transfer : starting) {
       transfer->last_piece = Steady::now();
       curl_multi_add_handle(multi_, transfer->easy);
       active.push_back(transfer);
     }
-    for (Transfer* transfer : cancelled) {
+    for (HttpTransfer* transfer : cancelled) {
       std::erase(active, transfer);
       End(*transfer,
           absl::CancelledError(fmt::format("post to {}: cancelled", transfer->request->url)));
     }
     const auto now = Steady::now();
-    std::erase_if(active, [&](Transfer* transfer) {
+    std::erase_if(active, [&](HttpTransfer* transfer) {
       if (now - transfer->last_piece < transfer->request->idle_limit) return false;
       End(*transfer, absl::DeadlineExceededError(
                          fmt::format("post to {}: nothing came for {} ms", transfer->request->url,
@@ -199,24 +200,24 @@ class HttpClient::Loop {
     });
   }
 
-  void Collect(std::vector<Transfer*>& active) {
+  void Collect(std::vector<HttpTransfer*>& active) {
     int left = 0;
     while (CURLMsg* message = curl_multi_info_read(multi_, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       const CURLcode code = message->data.result;
       char* user = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
-      auto* transfer = reinterpret_cast<Transfer*>(user);
+      auto* transfer = reinterpret_cast<HttpTransfer*>(user);
       std::erase(active, transfer);
       End(*transfer, ToStatus(*transfer, code));
     }
   }
 
   // Sleeps until the next idle limit at most; curl's own timers and wakeups end the sleep earlier.
-  static int PollLimit(const std::vector<Transfer*>& active) {
+  static int PollLimit(const std::vector<HttpTransfer*>& active) {
     auto limit = std::chrono::milliseconds(60000);
     const auto now = Steady::now();
-    for (const Transfer* transfer : active) {
+    for (const HttpTransfer* transfer : active) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           transfer->last_piece + transfer->request->idle_limit - now);
       limit = std::min(limit,
@@ -226,7 +227,7 @@ class HttpClient::Loop {
   }
 
   // After this the transfer belongs to its waiter alone.
-  void End(Transfer& transfer, absl::Status status) {
+  void End(HttpTransfer& transfer, absl::Status status) {
     curl_multi_remove_handle(multi_, transfer.easy);
     {
       const std::lock_guard lock(mutex_);
@@ -238,7 +239,7 @@ class HttpClient::Loop {
   CURLM* multi_;
   std::mutex mutex_;
   std::condition_variable finished_;
-  std::vector<Transfer*> starting_;  // Guarded by mutex_.
+  std::vector<HttpTransfer*> starting_;  // Guarded by mutex_.
   std::jthread thread_;              // Last: uses all of the above.
 };
 
@@ -252,7 +253,7 @@ HttpClient::~HttpClient() = default;
 
 absl::StatusOr<HttpPosted> HttpClient::Post(const HttpPost& request, const OnData& on_data,
                                             std::stop_token stop) {
-  Transfer transfer;
+  HttpTransfer transfer;
   transfer.easy = curl_easy_init();
   if (transfer.easy == nullptr) return absl::ResourceExhaustedError("start an HTTP transfer");
   transfer.request = &request;

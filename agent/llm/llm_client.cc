@@ -75,7 +75,12 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& respo
   if (parsed.ec != std::errc()) {
     const std::time_t date = curl_getdate(text.c_str(), nullptr);
     if (date < 0) return std::nullopt;  // Neither: we use our own wait.
-    seconds = std::max(0.0, std::difftime(date, std::time(nullptr)));
+    // By the server's own clock where it says the time: ours may be wrong.
+    std::time_t now = -1;
+    if (const auto stamp = response.headers.find("date"); stamp != response.headers.end()) {
+      now = curl_getdate(stamp->second.c_str(), nullptr);
+    }
+    seconds = std::max(0.0, std::difftime(date, now >= 0 ? now : std::time(nullptr)));
   }
   if (!(seconds >= 0)) return std::nullopt;
   seconds = std::min(seconds, static_cast<double>(kMaxRetryAfterSeconds));

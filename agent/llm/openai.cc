@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "agent/llm/provider.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 
@@ -34,7 +35,7 @@ void AppendMessages(const LlmMessage& message, json& out) {
   out.push_back(std::move(turn));
 }
 
-class Decoder final : public ReplyDecoder {
+class OpenAiDecoder final : public ReplyDecoder {
  public:
   absl::Status Feed(const SseEvent& event) override {
     if (event.data == "[DONE]") {
@@ -172,7 +173,7 @@ class OpenAi final : public Provider {
     if (request.temperature) body["temperature"] = *request.temperature;
     return body;
   }
-  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<Decoder>(); }
+  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<OpenAiDecoder>(); }
 
  private:
   const std::string limit_field_;

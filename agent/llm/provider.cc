@@ -27,11 +27,6 @@ absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data) {
   return json;
 }
 
-std::string TextAt(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 std::int64_t CountAt(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return 0;

@@ -47,7 +47,6 @@ LlmToolCall MakeToolCall(std::string id, std::string name, std::string raw);
 // Parses an event's data, repairing UTF-8; kDataLoss unless it is a JSON object.
 absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data);
 // Lenient reads of model-made JSON: the fallback where the key is missing or of another type.
-std::string TextAt(const nlohmann::json& object, const char* key);
 std::int64_t CountAt(const nlohmann::json& object, const char* key);  // Negative becomes 0.
 
 }  // namespace fettle

@@ -164,6 +164,38 @@ TEST_F(AgentLoopTest, RepairsByKindAndWithinBounds) {
   EXPECT_THAT(host_->notes.at(0), HasSubstr("after 2 repairs"));
 }
 
+// A kernel for some shapes only, as it is: its `requires` becomes the guard that it is judged by.
+TEST_F(AgentLoopTest, AKernelMayBeForSomeShapesOnly) {
+  ASSERT_TRUE(
+      Run({PlanReply("a"), CallReply("propose", {{"source", Source("speed 1.2")},
+                                                 {"rationale", "because"},
+                                                 {"block", {{"requires", {"n >= 1024"}}}}})})
+          .ok());
+  ASSERT_EQ(host_->evaluated.size(), 1U);
+  ASSERT_EQ(host_->evaluated[0].kernel.guards.size(), 1U);
+  EXPECT_EQ(host_->evaluated[0].kernel.guards[0].text(), "n >= 1024");
+}
+
+// A card belongs to the target at hand: prompts name no other.
+TEST_F(AgentLoopTest, PromptsNameNoOtherTarget) {
+  for (const char* target : {"cpu", "sm_90a", "gfx950"}) {
+    PromptContext context = context_;
+    context.target = *FindTarget(target);
+    const auto card = FindHardwareCard(target);
+    ASSERT_TRUE(card.has_value()) << target;
+    context.card = &*card;
+    SearchTree tree(1, {});
+    const Diagnosis diagnosis;
+    const std::string text =
+        SystemPrompt(context) +
+        PlanPrompt(context, {&task_->baseline(), tree.Find(""), true, &tree, &diagnosis});
+    for (const char* other : {"sm_90a", "gfx950"}) {
+      if (std::string(other) == target) continue;
+      EXPECT_THAT(text, Not(HasSubstr(other))) << target;
+    }
+  }
+}
+
 TEST_F(AgentLoopTest, ARegressionIsTalkedOverOnce) {
   ASSERT_TRUE(
       Run({PlanReply("a"), Propose("speed 0.5"), Propose("speed 0.6"), PlanReply("b")}).ok());

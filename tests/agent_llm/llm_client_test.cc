@@ -228,6 +228,12 @@ TEST_P(LlmClientFaults, RetryAfterIsReadAsANumberOrADate) {
   EXPECT_GE(*wait, std::chrono::seconds(600));
   server_.Play({HttpAnswer(429, "{}", "Retry-After: " + date(1'000'000'000) + "\r\n")});
   EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(0));
+  // By the clock of the server that says it: the one here may be wrong by years.
+  for (const std::int64_t now : {std::int64_t{1'000'000'000}, std::int64_t{3'000'000'000}}) {
+    server_.Play({HttpAnswer(
+        429, "{}", "Date: " + date(now) + "\r\nRetry-After: " + date(now + 90) + "\r\n")});
+    EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(90'000));
+  }
   server_.Play({HttpAnswer(429, "{}", "Retry-After: 99999999\r\n")});
   EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::hours(1));
 }
@@ -407,6 +413,27 @@ TEST_P(LlmClientFaults, RecordedRepliesReadBackEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Providers, LlmClientFaults, ::testing::Values("anthropic", "openai"),
                          [](const auto& param) { return param.param; });
+
+// What stays the same in the next question is paid once: its end is marked for the cache.
+TEST(Anthropic, MarksWhatMayBeCached) {
+  FakeHttpServer server;
+  HttpClient http;
+  auto client = MakeLlmClient({.provider = "anthropic", .base_url = server.url()}, http);
+  ASSERT_TRUE(client.ok());
+  server.Play({HttpAnswer(500, "{}")});
+  const LlmRequest request{.model = "m",
+                           .system = "rules",
+                           .messages = {{.text = "the task", .cache_mark = true},
+                                        {.role = LlmMessage::Role::kAssistant, .text = "so"},
+                                        {.text = "the rest"}}};
+  EXPECT_FALSE((*client)->Complete(request, {}).ok());
+  const std::string sent = server.requests().at(0);
+  const auto body = nlohmann::json::parse(sent.substr(sent.find("\r\n\r\n") + 4));
+  const nlohmann::json mark = {{"type", "ephemeral"}};
+  EXPECT_EQ(body["system"][0]["cache_control"], mark);
+  EXPECT_EQ(body["messages"][0]["content"].back()["cache_control"], mark);
+  EXPECT_EQ(body["messages"][2].dump().find("cache_control"), std::string::npos);
+}
 
 TEST(Anthropic, EchoesReasoningBlocksUnchanged) {
   FakeHttpServer server;

@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/text_diff.h"
+#include "proto/wire_json.h"
 
 namespace fettle {
 namespace {
@@ -159,6 +160,18 @@ TEST(Report, MeasurementFitsEightyColumns) {
       text.ends_with("timed/0 with its data in the cache: 2.00 us to 1.00 us, 2.000x "
                      "(decides nothing)\n"))
       << text;
+}
+
+// What a hostile server sends would otherwise overflow the stack of whoever copies or prints it.
+TEST(WireJson, NestingWithoutEndIsNoDocument) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_TRUE(ParseDocument(deep).is_null());
+  EXPECT_TRUE(ParseDocument("{\"a\": " + deep + "}").is_null());
+  v1::Candidate candidate;
+  candidate.set_verdict_json(deep);
+  EXPECT_TRUE(ToJson(candidate)["verdict"].is_null());
+  EXPECT_EQ(ParseDocument("[[[1]]]"), json::parse("[[[1]]]"));
+  EXPECT_EQ(FormatValuesText(deep), FormatValuesText("no JSON"));
 }
 
 }  // namespace

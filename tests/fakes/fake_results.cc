@@ -112,4 +112,12 @@ UnitResult MeasuredResult(const WorkUnit& unit, double ratio, double over_incumb
   return result;
 }
 
+UnitResult WithinCap(const WorkUnit& unit, UnitResult result) {
+  const std::int64_t cap_ns = unit.device_cap_ms * 1'000'000;
+  if (cap_ns == 0 || result.device_ns <= cap_ns) return result;
+  UnitResult cut = JudgedResult(unit, Verdict::kUnmeasurable, Stage::kMeasure, kDeviceTimeReason);
+  cut.device_ns = cap_ns;
+  return cut;
+}
+
 }  // namespace fettle

@@ -90,8 +90,18 @@ void FakeWorker::Serve() {
   v1::ServerMessage message;
   while (alive && stream->Read(&message)) {
     if (message.has_cancel()) {
-      const std::lock_guard lock(mutex_);
-      ++cancelled_;
+      {
+        const std::lock_guard lock(mutex_);
+        ++cancelled_;
+      }
+      if (options_.cancelled_device_ms >= 0) {
+        v1::WorkerMessage reply;
+        reply.mutable_unit_returned()->set_unit_id(message.cancel().unit_id());
+        reply.mutable_unit_returned()->set_attempt(message.cancel().attempt());
+        reply.mutable_unit_returned()->set_reason("cancelled");
+        reply.mutable_unit_returned()->set_device_ms(options_.cancelled_device_ms);
+        alive = stream->Write(reply);
+      }
     }
     if (!message.has_lease()) continue;
     const absl::StatusOr<WorkUnit> unit =
@@ -117,6 +127,9 @@ void FakeWorker::Serve() {
       reply.mutable_unit_returned()->set_attempt(unit->attempt);
       reply.mutable_unit_returned()->set_reason(answer.return_reason);
       reply.mutable_unit_returned()->set_retryable(true);
+      if (options_.returned_device_ms >= 0) {
+        reply.mutable_unit_returned()->set_device_ms(options_.returned_device_ms);
+      }
     } else if (answer.die) {
       context->TryCancel();
       break;

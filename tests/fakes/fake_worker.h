@@ -37,6 +37,9 @@ struct FakeWorkerOptions {
   bool emulated = false;            // Its device.
   bool compile_only = false;        // It offers none.
   std::vector<std::string> states;  // Sent as heartbeats, one after the other, after its Hello.
+  // What a unit that the server cancels took of the device; below 0: it says nothing.
+  std::int64_t cancelled_device_ms = -1;
+  std::int64_t returned_device_ms = -1;  // Likewise, of one that its script gives back.
   // Connect again, some milliseconds after the connection ended.
   bool reconnect = true;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/case_pair.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -114,6 +115,17 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
     options.rotation_bytes = 200'000;
     options.seed = 3;
     options.checks = checks_;
+    if (varies_) {
+      options.varied = {{/*tensor=*/0, fill_}};
+      options.draw = [](const DrawnFill& fill, std::int64_t count, std::uint8_t* bytes) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto value = static_cast<std::int32_t>((fill.seed >> 34) + i);
+          std::memcpy(bytes + 4 * i, &value, 4);
+        }
+      };
+      options.singles = 8;
+      options.single = [this](int index) { return Images(SingleFrom(index)); };
+    }
     auto pair = CasePair::Create(device_, bound_case_,
                                  {module_.get(), {{"honest", "honest"}}, PlanOf("honest")},
                                  {module_.get(), {{candidate, candidate}}, PlanOf(candidate)},
@@ -123,11 +135,29 @@ class CasePairTest : public ::testing::TestWithParam<bool> {
     for (int i = 0; i < samples; ++i) {
       const int slot = i % pair_->slots();
       const Side side = i % 2 == 0 ? Side::kA : Side::kB;
+      counts_ = pair_->Counts(slot, 1);
       ASSERT_TRUE(pair_->Enqueue(side, slot).ok());
       ASSERT_TRUE(pair_->AfterSample(side, slot, 1, /*warmup=*/false).ok());
     }
   }
 
+  static std::int32_t SingleFrom(int index) { return -50'000 * (index + 1); }
+  // The first of the outputs on the inputs that one call alone had, halved.
+  std::int32_t OnSingle() {
+    const auto outputs = Sampled();
+    EXPECT_EQ(outputs.size(), 2u);
+    std::int32_t value = 0;
+    if (outputs.size() == 2) std::memcpy(&value, outputs[1].data(), 4);
+    return value / 2;
+  }
+  std::int32_t RightOnSingle() const {
+    EXPECT_GE(pair_->kept_single(), 0);
+    return SingleFrom(pair_->kept_single());
+  }
+
+  std::optional<DrawnFill> fill_;
+  bool varies_ = false;
+  bool counts_ = true;  // Of the sample that runs.
   HostDevice device_{GetParam()};
   BoundCase bound_case_;
   std::vector<std::string> symbols_;
@@ -159,7 +189,7 @@ TEST_P(CasePairTest, LeavesEverythingAsItIsWhereNothingIsChecked) {
   Measure("writes_input");
   EXPECT_EQ(pair_->checked_samples(), 0);
   EXPECT_FALSE(pair_->modified_input());
-  EXPECT_TRUE(pair_->sampled().empty());
+  EXPECT_FALSE(pair_->sampled().complete());
 }
 
 TEST_P(CasePairTest, LeavesPoisonWhereAKernelWritesNothing) {
@@ -225,6 +255,69 @@ TEST_P(CasePairTest, BothSidesWaitForTheVariablesOfTheCandidatesModule) {
     EXPECT_EQ(restored(Side::kA, count), count - 1);
     EXPECT_EQ(restored(Side::kB, count), count - 1);
   }
+}
+
+// What was computed for the same inputs is of no use in any sample that counts, however a kernel
+// keeps it.
+TEST_P(CasePairTest, CountsOnlyWhatNoCallHasSeen) {
+  varies_ = true;
+  std::set<std::vector<std::int32_t>> seen;
+  int counted = 0, repeated = 0, single_again = 0;
+  Register("exact", [&](std::int32_t* x, std::int32_t* y) {
+    const bool fresh = seen.insert({x, x + kCount}).second;
+    single_again += !fresh && x[0] < 0;
+    counted += counts_;
+    repeated += counts_ && !fresh;
+    for (int i = 0; i < kCount; ++i) y[i] = 2 * x[i];
+  });
+  Measure("exact", 600);
+  EXPECT_EQ(repeated, 0);
+  EXPECT_EQ(single_again, 0);
+  EXPECT_GT(counted, 200);  // Of 300.
+  EXPECT_GT(pair_->checked_samples(), 30);
+  EXPECT_TRUE(pair_->outputs_equal());
+  EXPECT_FALSE(pair_->modified_input());
+  EXPECT_EQ(OnSingle(), RightOnSingle());
+}
+
+// Neither is what was computed for one row of another input of any use: of rows of ten numbers,
+// hardly one is as any other was.
+TEST_P(CasePairTest, PutsTensorsTogetherOfRowsThatWereNotThere) {
+  varies_ = true;
+  bound_case_.tensors[0].shape = {kCount / 10, 10};
+  bound_case_.tensors[0].strides = {10, 1};
+  std::set<std::vector<std::int32_t>> seen;
+  int rows = 0, repeated = 0;
+  Register("rows", [&](std::int32_t* x, std::int32_t* y) {
+    for (int i = 0; i < kCount; ++i) y[i] = 2 * x[i];
+    for (int i = 0; i < kCount; i += 10) {
+      const bool fresh = seen.insert({x + i, x + i + 10}).second;
+      rows += counts_;
+      repeated += counts_ && !fresh;
+    }
+  });
+  fill_ = DrawnFill();
+  Measure("rows", 100);
+  EXPECT_EQ(repeated, 0);
+  EXPECT_GT(rows, 2000);
+}
+
+// Right on inputs that come again, where somebody looks, and on nothing else.
+TEST_P(CasePairTest, WhatIsRightOnInputsThatRepeatAloneIsWrongOnOthers) {
+  varies_ = true;
+  std::set<std::vector<std::int32_t>> seen;
+  Register("lazy", [&](std::int32_t* x, std::int32_t* y) {
+    const bool fresh = seen.insert({x, x + kCount}).second;
+    for (int i = 0; i < kCount; ++i) y[i] = fresh && seen.size() > 8 ? 0 : 2 * x[i];
+  });
+  Measure("lazy", 600);
+  EXPECT_NE(OnSingle(), RightOnSingle());
+}
+
+TEST_P(CasePairTest, NoTwoCallsOfASampleHaveTheSameInputs) {
+  varies_ = true;
+  Measure("honest");
+  EXPECT_TRUE(pair_->resets_between_calls());
 }
 
 TEST_P(CasePairTest, PoisonsTheWorkspaceBetweenSamples) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verifier/compare.h"
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "tests/verifier/case_fixtures.h"
 #include "verifier/random.h"
@@ -259,6 +262,76 @@ TEST(CompareTest, FewRowsGetSlackInTheBudget) {
   };
   EXPECT_FALSE(over(5));
   EXPECT_TRUE(over(4096));
+}
+
+// y[r] = sum of x[r][k] w[k] in f32, for 1024 rows: in `parts` running sums that are added at the
+// end, of factors rounded to `bits` bits. Whether that is over the budget of a sum in a tree.
+class SumsTest : public testing::Test {
+ protected:
+  bool Over(std::size_t length, std::size_t parts, int bits, bool positive, std::uint64_t seed) {
+    constexpr std::int64_t kRows = 1024;
+    const BoundTensor tensor = MakeTensor("y", Role::kOut, DType::kF32, {kRows});
+    BoundTolerance tolerance = Tolerance(BoundTolerance::Kind::kAuto);
+    tolerance.reduce = static_cast<std::int64_t>(length);
+    ExpectedOutput expected;
+    std::vector<float> sums, tree;
+    std::vector<double> drawn(length + 1021);
+    RandomNormals(seed, 0, drawn);
+    for (std::size_t row = 0; row < kRows; ++row) {
+      double exact = 0, magnitude = 0;
+      std::vector<float> part(parts), fine(1024);
+      for (std::size_t k = 0; k < length; ++k) {
+        auto x = static_cast<float>(drawn[k + row % 1021]);
+        auto w = static_cast<float>(drawn[(k * 7 + row * 31) % drawn.size()]);
+        if (positive) x = std::fabs(x), w = 1;
+        exact += static_cast<double>(x) * w;
+        magnitude += std::fabs(static_cast<double>(x) * w);
+        part[k % parts] += RoundedTo(bits, x) * RoundedTo(bits, w);
+        fine[k % fine.size()] += x * w;
+      }
+      expected.values.push_back(exact);
+      expected.magnitude.push_back(magnitude);
+      sums.push_back(std::accumulate(part.begin(), part.end(), 0.0F));
+      for (std::size_t step = fine.size() / 2; step > 0; step /= 2) {
+        for (std::size_t i = 0; i < step; ++i) fine[i] += fine[i + step];
+      }
+      tree.push_back(fine[0]);
+    }
+    const auto judge = [&](const std::vector<float>& values) {
+      return CompareOutput(tensor, tolerance, expected, Bytes(values));
+    };
+    const Comparison candidate = judge(sums), baseline = judge(tree);
+    return OverBudget(tensor, candidate, {baseline.errors.rms, baseline.max_error}).has_value();
+  }
+
+ private:
+  static float RoundedTo(int bits, float value) {
+    auto word = std::bit_cast<std::uint32_t>(value);
+    if (bits < 24) word = (word + (1U << (23 - bits))) & ~((1U << (24 - bits)) - 1);
+    return std::bit_cast<float>(word);
+  }
+  static std::vector<std::uint8_t> Bytes(const std::vector<float>& values) {
+    std::vector<std::uint8_t> bytes(4 * values.size());
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+};
+
+TEST_F(SumsTest, AnotherHonestOrderIsWithinTheBudget) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    for (const bool positive : {true, false}) {
+      EXPECT_FALSE(Over(1000, 1, 24, positive, seed)) << "one running sum, seed " << seed;
+      EXPECT_FALSE(Over(9973, 16, 24, positive, seed)) << "sixteen, seed " << seed;
+    }
+  }
+}
+
+TEST_F(SumsTest, FewerBitsAreOverTheBudget) {
+  for (const std::size_t length : {64U, 1000U, 9973U}) {
+    EXPECT_TRUE(Over(length, 32, 11, /*positive=*/false, 7)) << "TF32, " << length;
+    EXPECT_TRUE(Over(length, 32, 11, /*positive=*/true, 7)) << "TF32, " << length;
+  }
+  EXPECT_TRUE(Over(64, 32, 16, /*positive=*/false, 7)) << "two bf16 for one f32";
 }
 
 TEST(CompareTest, SpreadIsHalfOfTheTolerance) {

@@ -12,6 +12,7 @@
 
 #include "tests/fakes/memory_blob_store.h"
 #include "tests/fakes/twice_task.h"
+#include "worker/unit_device_time.h"
 
 namespace fettle {
 namespace {
@@ -479,6 +480,49 @@ TEST_F(UnitRunnerTest, StopsAtTheUnitsDeadlineAndWhenCancelled) {
   std::jthread stopper([&stop] { stop.request_stop(); });
   unit.deadline_ms = 60'000;
   EXPECT_EQ(Run(unit, stop.get_token()).status().code(), absl::StatusCode::kCancelled);
+}
+
+// The cap of device time is a hard end, whatever the kernel does.
+TEST_F(UnitRunnerTest, EndsAUnitAtItsCapOfDeviceTime) {
+  for (const char* body : {"volatile int on = 1; while (on) {} y[i] = 2 * x[i];",
+                           "for (volatile int k = 0; k < 20000000; ++k) {} y[i] = 2 * x[i];"}) {
+    WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel(body));
+    unit.device_cap_ms = 300;
+    const auto result = Run(unit);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_TRUE(result->verdict);
+    EXPECT_EQ(result->verdict->verdict, Verdict::kUnmeasurable) << result->verdict->message;
+    EXPECT_EQ(result->verdict->reason_code, kDeviceTimeReason);
+    EXPECT_EQ(result->device_ns, 300'000'000);
+  }
+  // Timing ends there, too: one whose launches are short.
+  WorkUnit unit = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  unit.screen = false;
+  unit.device_cap_ms = 1;
+  unit.only_case = "timed/0";
+  const auto result = Run(unit);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->verdict);
+  EXPECT_EQ(result->verdict->reason_code, kDeviceTimeReason) << result->verdict->message;
+  EXPECT_LE(result->device_ns, 1'000'000);
+  // One that keeps to it is not touched.
+  WorkUnit honest = Unit(UnitKind::kEvaluate, TwiceKernel("y[i] = x[i] + x[i];"));
+  honest.measure = false;
+  honest.device_cap_ms = 60'000;
+  const auto after = Run(honest);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_FALSE(after->verdict) << after->verdict->message;
+}
+
+TEST_F(UnitRunnerTest, AUnitThatIsStoppedSaysWhatItTookOfTheDevice) {
+  WorkUnit unit =
+      Unit(UnitKind::kEvaluate, TwiceKernel("volatile int on = 1; while (on) {} y[i] = 2 * x[i];"));
+  unit.measure = false;
+  unit.deadline_ms = 2'500;
+  const auto late = Run(unit);
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GT(DeviceNsOf(late.status()), 0);
+  EXPECT_LE(DeviceNsOf(late.status()), 60'000'000'000);
 }
 
 TEST(UnitRunnerCreate, SaysThatTheRunnerIsMissing) {

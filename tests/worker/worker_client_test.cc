@@ -13,6 +13,7 @@
 
 #include "core/digest.h"
 #include "fettle/v1/worker.grpc.pb.h"
+#include "worker/unit_device_time.h"
 
 namespace fettle {
 namespace {
@@ -160,7 +161,7 @@ class FakeRunner final : public UnitRunner {
       std::condition_variable_any wake;
       std::unique_lock lock(mutex);
       wake.wait(lock, stop, [] { return false; });
-      return absl::CancelledError("stopped");
+      return WithDeviceNs(absl::CancelledError("stopped"), 41'000'001);
     }
     if (unit.only_case == "malformed") return absl::InvalidArgumentError("bad unit");
     if (unit.only_case == "away") return absl::UnavailableError("no device");
@@ -344,6 +345,7 @@ TEST_F(WorkerClientTest, CancelsAUnit) {
   hub_.Send(cancel);
   ASSERT_TRUE(hub_.Wait([this] { return hub_.returned.size() == 1; }));
   EXPECT_THAT(hub_.returned[0].reason(), HasSubstr("stopped"));
+  EXPECT_EQ(hub_.returned[0].device_ms(), 42);  // Of the device, rounded up.
 }
 
 TEST_F(WorkerClientTest, EndsWhenTheServerDrainsIt) {
