@@ -300,11 +300,8 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   // The same process on a new connection: the old one is dead, whatever it looks like.
   for (auto& [old_link, old] : workers_) {
     if (old.view.id != hello.worker_id()) continue;
+    LoseCompiler(old_link);
     for (auto& [id, unit] : units_) {
-      if (unit->compiler == old_link) {
-        unit->ahead = Ahead::kNot;
-        unit->compiler = nullptr;
-      }
       if (unit->holder == old_link && unit->state == State::kLeased) {
         unit->state = State::kUnclaimed;
         unit->until = clock_.Steady() + options_.reconnect_grace;
@@ -326,6 +323,10 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   welcome.mutable_welcome()->set_heartbeat_ms(options_.heartbeat.count());
   Tell(worker, std::move(welcome));
   for (const auto& [unit_id, attempt] : parsed->held) {
+    if (IsAheadId(unit_id)) {
+      if (!ResumeAhead(worker, unit_id, attempt)) TellCancel(worker, unit_id, attempt);
+      continue;
+    }
     const auto found = units_.find(unit_id);
     if (found != units_.end() && found->second->state == State::kUnclaimed &&
         found->second->ticket.row.attempt == attempt &&
@@ -495,11 +496,8 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
     if (cancelled.holder == link) silent.push_back(attempt);
   }
   for (const UnitAttempt& attempt : silent) ChargeCancelled(attempt, std::nullopt);
+  LoseCompiler(link);
   for (auto& [unit_id, unit] : units_) {
-    if (unit->compiler == link) {
-      unit->ahead = Ahead::kNot;
-      unit->compiler = nullptr;
-    }
     if (unit->holder != link) continue;
     if (unit->state == State::kLeased) {
       // One death proves nothing: the machine, the scheduler or another unit may be the cause.
@@ -705,29 +703,38 @@ void Dispatcher::Reserve() {
   }
 }
 
-int Dispatcher::Room(const Worker& worker) const {
-  std::size_t sharing = 0;
-  bool compiled_elsewhere = false;
-  for (const auto& [link, other] : workers_) {
-    if (other.draining) continue;
-    if (other.view.compiles_only()) compiled_elsewhere = true;
-    sharing += other.view.compiles_only() ? 0 : 1;
+Dispatcher::Round Dispatcher::BeginRound() const {
+  Round round;
+  for (const auto& [link, worker] : workers_) {
+    if (worker.draining) continue;
+    if (worker.view.compiles_only()) {
+      round.compilers.push_back(&worker);
+    } else {
+      ++round.sharing;
+    }
   }
+  return round;
+}
+
+int Dispatcher::Room(const Worker& worker, const Round& round) const {
   const std::size_t least = 2 * worker.view.devices.size();
-  // The rest waits here, to be compiled meanwhile.
-  if (compiled_elsewhere && least > 0) return std::min(worker.view.slots, static_cast<int>(least));
-  const std::size_t share = units_.size() / std::max<std::size_t>(sharing, 1) + 1;
+  const bool leaves_rest = std::any_of(
+      round.compilers.begin(), round.compilers.end(),
+      [&](const Worker* other) { return dispatch::CompilesFor(other->view, worker.view); });
+  if (leaves_rest) return std::min(worker.view.slots, static_cast<int>(least));
+  const std::size_t share = units_.size() / std::max<std::size_t>(round.sharing, 1) + 1;
   return std::min(worker.view.slots, static_cast<int>(std::max(share, least)));
 }
 
 void Dispatcher::AssignAll() {
   Reserve();
+  const Round round = BeginRound();
   bool any = true;
   while (any && !rotation_.empty()) {
     any = false;
     // One unit per worker and round, so that a wide worker does not starve the others.
     for (auto& [link, worker] : workers_) {
-      if (!worker.draining && worker.view.held < Room(worker)) any |= AssignOne(worker);
+      if (!worker.draining && worker.view.held < Room(worker, round)) any |= AssignOne(worker);
     }
   }
   CompileAhead();

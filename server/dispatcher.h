@@ -179,6 +179,7 @@ class Dispatcher {
     Ahead ahead = Ahead::kNot;
     WorkerLink* compiler = nullptr;                       // kUnderWay: who compiles it.
     std::chrono::steady_clock::time_point ahead_until{};  // kUnderWay: then it goes without.
+    int compilers_lost = 0;  // Workers that were gone before they had compiled it.
   };
   struct Worker {
     std::shared_ptr<WorkerLink> link;
@@ -231,6 +232,7 @@ class Dispatcher {
   void Lease(Unit& unit, Worker& worker);
   // Has workers without a device compile what waits for one (dispatcher_ahead.cc).
   void CompileAhead();
+  void TellAhead(Unit& unit, Worker& worker);
   bool CanCompile(const Worker& worker, const UnitTicket& ticket) const;
   // Whether a worker without a device could take it now: those with one leave it then.
   bool CompilerIsFree(const UnitTicket& ticket) const;
@@ -238,6 +240,10 @@ class Dispatcher {
   void EndAhead(WorkerLink* link, const std::string& ahead_id, int attempt,
                 const std::string* result_json);
   void StopAhead(Unit& unit);
+  // The worker's session is over: others may compile what it had.
+  void LoseCompiler(WorkerLink* link);
+  // Whether the unit is still to be compiled; then the worker that has come back goes on with it.
+  bool ResumeAhead(Worker& worker, const std::string& ahead_id, int attempt);
   // Writes the collected row changes, and has the collected actions run once they are on the disk.
   // False: kept for later.
   bool Commit();
@@ -247,10 +253,16 @@ class Dispatcher {
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
   static bool Runs(const Worker& worker, const UnitTicket& ticket);
+  // Who takes part in a round of leases.
+  struct Round {
+    std::size_t sharing = 0;              // Workers with a device that do not drain.
+    std::vector<const Worker*> compilers;  // Those without that do not drain.
+  };
+  Round BeginRound() const;
   // Units that the worker may hold now: no more than its share, so that a wide worker that came
   // first does not hold what others wait for; at least one on each device and one that compiles
-  // meanwhile.
-  int Room(const Worker& worker) const;
+  // meanwhile. No more than those where another worker can compile the rest.
+  int Room(const Worker& worker, const Round& round) const;
   // Keeps workers free for units that run alone.
   void Reserve();
   // Whether the unit should wait for another worker than this one.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers without a device compile what waits for one, and do nothing else.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
 #include <gmock/gmock.h>
 
 #include "core/digest.h"
+#include "server/limits.h"
 #include "tests/server/server_fixture.h"
 
 namespace fettle {
@@ -109,6 +111,101 @@ TEST_F(CompileAheadTest, ACompilerThatDiesOrFailsCostsNothing) {
   for (const v1::Candidate& candidate : candidates) {
     EXPECT_THAT(candidate.verdict_json(), Not(HasSubstr("UNMEASURABLE")));
   }
+}
+
+TEST_F(CompileAheadTest, ACompilerThatComesBackGoesOn) {
+  StartServer();
+  std::atomic<int> calls{0};
+  std::mutex mutex;
+  std::string died_with;
+  // It dies with the first, and has its result when it is back.
+  const auto compiler = Compiler(
+      [&](const WorkUnit& unit) -> FakeAnswer {
+        if (++calls > 1) return Compiled(unit);
+        const std::lock_guard lock(mutex);
+        died_with = unit.candidate.digest;
+        return {.die = true};
+      },
+      {.keeps_held = true});
+  AwaitWorkers(1);
+  std::atomic<int> with_builds{0};
+  std::atomic<bool> that_one{false};
+  StartWorker(
+      [&](const WorkUnit& unit) {
+        if (unit.kind != UnitKind::kEvaluate) return HonestAnswer(unit);
+        while (calls < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const std::lock_guard lock(mutex);
+        if (!unit.compiled.empty()) ++with_builds;
+        if (!unit.compiled.empty() && unit.candidate.digest == died_with) that_one = true;
+        return HonestAnswer(unit);
+      },
+      {.slots = 2});
+  const v1::Job job = Submit(Request("comes back"));
+  Watch(job.id());
+  EXPECT_EQ(GetJob(job.id()).state(), v1::JOB_STATE_SUCCEEDED) << GetJob(job.id()).message();
+  EXPECT_GE(with_builds, 1);
+  EXPECT_TRUE(that_one);
+  const std::vector<std::string> leased = compiler->leased();
+  EXPECT_EQ(std::count(leased.begin(), leased.end(), leased.front()), 1) << "it was told twice";
+}
+
+TEST_F(CompileAheadTest, AUnitThatEndsItsCompilersIsLeftToItsDevice) {
+  StartServer();
+  std::atomic<int> deaths{0};
+  std::atomic<bool> waited{false};
+  const auto compiler = Compiler([&](const WorkUnit&) -> FakeAnswer {
+    ++deaths;
+    return {.die = true};
+  });
+  AwaitWorkers(1);
+  StartWorker(
+      [&](const WorkUnit& unit) {
+        EXPECT_TRUE(unit.compiled.empty());
+        // Time for more deaths, if they did not end by themselves.
+        if (unit.kind == UnitKind::kEvaluate && !waited.exchange(true)) {
+          compiler->WaitForLeases(1);
+          std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        }
+        return HonestAnswer(unit);
+      },
+      {.slots = 64});
+  const v1::Job job = Submit(Request("ends compilers"));
+  Watch(job.id());
+  EXPECT_EQ(GetJob(job.id()).state(), v1::JOB_STATE_SUCCEEDED) << GetJob(job.id()).message();
+  EXPECT_GE(deaths, 1);
+  EXPECT_LE(deaths, limits::kMaxCompilersLost * kCandidates);
+}
+
+TEST_F(CompileAheadTest, ACancelledJobIsNotCompiledFurther) {
+  StartServer();
+  const auto compiler = Compiler([](const WorkUnit&) -> FakeAnswer { return {}; });
+  AwaitWorkers(1);
+  // It holds what it got, so that others wait and are compiled.
+  StartWorker(
+      [&](const WorkUnit& unit) -> FakeAnswer {
+        if (unit.kind == UnitKind::kRegister) return HonestAnswer(unit);
+        return {};
+      },
+      {.slots = 64});
+  const v1::Job job = Submit(Request("cancelled"));
+  ASSERT_TRUE(compiler->WaitForLeases(1));
+  grpc::ClientContext context;
+  v1::CancelJobRequest request;
+  request.set_job_id(job.id());
+  v1::CancelJobResponse response;
+  ASSERT_TRUE(stub_->CancelJob(&context, request, &response).ok());
+  Watch(job.id());
+  EXPECT_EQ(GetJob(job.id()).state(), v1::JOB_STATE_CANCELLED);
+  for (int i = 0; i < 2000 && compiler->cancelled() < compiler->leased().size(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(compiler->cancelled(), compiler->leased().size());
+  // Its places are free again.
+  grpc::ClientContext list;
+  v1::ListWorkersResponse workers;
+  ASSERT_TRUE(stub_->ListWorkers(&list, {}, &workers).ok());
+  ASSERT_EQ(workers.workers_size(), 2);
+  for (const v1::Worker& worker : workers.workers()) EXPECT_EQ(worker.leased_units(), 0);
 }
 
 TEST_F(CompileAheadTest, AJobStillWaitsForADevice) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/digest.h"
 #include "tests/fakes/memory_blob_store.h"
 #include "tests/fakes/twice_task.h"
 #include "worker/unit_runner.h"
@@ -122,7 +123,7 @@ TEST_F(CompileOnlyTest, ADevicesWorkerTakesWhatWasCompiled) {
   EXPECT_EQ(result->builds[0].code_object, ahead->builds[0].code_object);
 }
 
-TEST_F(CompileOnlyTest, WhatIsDamagedOrOfAnotherCompilerIsCompiledHere) {
+TEST_F(CompileOnlyTest, WhatIsDamagedGoneOrOfAnotherCompilerIsCompiledHere) {
   const std::string body = "y[i] = 2.0f * x[i];";
   const auto ahead = compiler_->Run(Unit(UnitKind::kCompile, "cpu", body), blobs_, {}, {});
   ASSERT_TRUE(ahead.ok()) << ahead.status();
@@ -131,13 +132,18 @@ TEST_F(CompileOnlyTest, WhatIsDamagedOrOfAnotherCompilerIsCompiledHere) {
     unit.compiled[key] = *blobs_.Put("damaged");
     unit.compiled[std::string(64, 'f')] = digest;  // As of another compiler.
   }
-  const auto other = Runner(/*compile_only=*/true);
-  ASSERT_NE(other, nullptr);
-  const auto result = other->Run(unit, blobs_, {}, {});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_FALSE(result->verdict);
-  ASSERT_EQ(result->builds.size(), 1U);
-  EXPECT_FALSE(result->builds[0].cache_hit);
+  const auto compiled_here = [this](const WorkUnit& work) {
+    const auto other = Runner(/*compile_only=*/true);
+    ASSERT_NE(other, nullptr);
+    const auto result = other->Run(work, blobs_, {}, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->verdict);
+    ASSERT_EQ(result->builds.size(), 1U);
+    EXPECT_FALSE(result->builds[0].cache_hit);
+  };
+  compiled_here(unit);
+  for (const auto& [key, digest] : ahead->compiled) unit.compiled[key] = Sha256Hex("gone");
+  compiled_here(unit);
 }
 
 TEST_F(CompileOnlyTest, CompilesForGpusThatAreElsewhere) {
