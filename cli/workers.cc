@@ -41,6 +41,13 @@ std::string OfferOf(const v1::Worker& worker) {
   return "compiles for " + (offer.empty() ? "nothing" : offer);
 }
 
+// Most ids begin with the host's name.
+std::string NameOf(const v1::Worker& worker) {
+  std::string name = Printable(worker.id());
+  if (!worker.id().starts_with(worker.host())) name += " on " + Printable(worker.host());
+  return name;
+}
+
 class WorkersCommand final : public Subcommand {
  public:
   std::string name() const override { return "workers"; }
@@ -62,11 +69,10 @@ class WorkersCommand final : public Subcommand {
       context.terminal.Note("no worker is connected; start one with fettle worker");
       return ExitCode::kOk;
     }
-    Table table({{"WORKER"}, {"HOST"}, {"STATE"}, {"UNITS", true}, {"AGE", true}, {"OFFERS"}});
+    Table table({{"WORKER"}, {"STATE"}, {"UNITS", true}, {"AGE", true}, {"OFFERS"}});
     const std::int64_t now = std::time(nullptr);
     for (const v1::Worker& worker : workers) {
-      table.Row({Printable(worker.id()), Printable(worker.host()), worker.state(),
-                 FormatCount(worker.leased_units()),
+      table.Row({NameOf(worker), worker.state(), FormatCount(worker.leased_units()),
                  FormatAge(std::max<std::int64_t>(now - worker.connected().seconds(), 0)),
                  OfferOf(worker)});
     }
