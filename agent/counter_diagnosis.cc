@@ -153,7 +153,8 @@ void ReadCounters(const json& counters, Diagnosis& diagnosis) {
   if (!counters.is_object()) return;
   const auto absent = counters.find("absent");
   if (absent != counters.end() && absent->is_string() && !absent->get<std::string>().empty()) {
-    diagnosis.lines.push_back("no counters: " + CutText(absent->get<std::string>(), kAbsentReasonBytes));
+    diagnosis.lines.push_back("no counters: " +
+                              CutText(absent->get<std::string>(), kAbsentReasonBytes));
     return;
   }
   const Facts facts(counters);

@@ -34,7 +34,8 @@ Peaks PeaksOf(const HardwareCard* card, std::string_view model) {
   const HardwareCard::Device* device = card == nullptr ? nullptr : card->DeviceOf(model);
   if (device == nullptr) return peaks;
   peaks.bytes_per_s = 1e12 * NumberAt(device->figures, "effective_copy_tb_per_s");
-  if (peaks.bytes_per_s == 0) peaks.bytes_per_s = 1e12 * NumberAt(device->figures, "memory_tb_per_s");
+  if (peaks.bytes_per_s == 0)
+    peaks.bytes_per_s = 1e12 * NumberAt(device->figures, "memory_tb_per_s");
   const json tflops = device->figures.value("tflops", json::object());
   peaks.flops_per_s = 1e12 * NumberAt(tflops, "fp32_vector");
   return peaks;

@@ -174,8 +174,8 @@ std::string RegistrationHeader(const json& index) {
     const std::string name = CppIdentifier(TextAt(op, "name")),
                       digest = TextAt(op, "digest").substr(0, 8);
     includes += fmt::format("#include <fettle_ops/{}/{}.hpp>\n", name, digest);
-    rows += fmt::format("    {{\"{}\", \"{}\", \"{}\"}},\n", TextAt(op, "name"), TextAt(op, "version"),
-                        TextAt(op, "digest"));
+    rows += fmt::format("    {{\"{}\", \"{}\", \"{}\"}},\n", TextAt(op, "name"),
+                        TextAt(op, "version"), TextAt(op, "digest"));
     calls += fmt::format("  visit(static_cast<{}_{}::Operator*>(nullptr), \"{}\");\n", name, digest,
                          TextAt(op, "name"));
   }
@@ -295,8 +295,9 @@ absl::StatusOr<Plan> PlanUpdate(const fs::path& library, const BundleFiles& bund
   AddBundle(*arriving.parts, bundle, "new/", plan.merged);
   plan.merged.parts.extras.version = arriving.parts->extras.version;
   if (removed != nullptr) {
-    plan.merged.parts.extras.version = NextVersion(
-        TextAt(*removed, "version"), TextAt(*removed, "task_digest") != arriving.model.task->digest());
+    plan.merged.parts.extras.version =
+        NextVersion(TextAt(*removed, "version"),
+                    TextAt(*removed, "task_digest") != arriving.model.task->digest());
   }
   std::set<std::string> before;
   bool same_task = false;

@@ -419,17 +419,18 @@ std::string MakeReadme(const json& manifest) {
   for (const json& variant : manifest.at("variants")) {
     const json& performance = variant.at("performance");
     const double roofline = NumberAt(performance, "roofline_fraction");
-    text += fmt::format("| `{}` | {} | {} | {} | {:.3f} | {:.3f} to {:.3f} | {} |\n",
-                        TextAt(variant, "id"), TextAt(variant, "target"), TextAt(variant, "device"),
-                        ValuesText(variant.at("kernel").at("values")), NumberAt(performance, "ratio"),
-                        NumberAt(performance, "ratio_low"), NumberAt(performance, "ratio_high"),
-                        roofline > 0 ? Percent(roofline) : "not known");
+    text +=
+        fmt::format("| `{}` | {} | {} | {} | {:.3f} | {:.3f} to {:.3f} | {} |\n",
+                    TextAt(variant, "id"), TextAt(variant, "target"), TextAt(variant, "device"),
+                    ValuesText(variant.at("kernel").at("values")), NumberAt(performance, "ratio"),
+                    NumberAt(performance, "ratio_low"), NumberAt(performance, "ratio_high"),
+                    roofline > 0 ? Percent(roofline) : "not known");
     for (const json& run : variant.value("runs", json::array())) {
       if (TextAt(run, "status") != "run") continue;
-      text +=
-          fmt::format("| `{}` | {} | {} | as above | {:.3f} | {:.3f} to {:.3f} | rerun |\n",
-                      TextAt(variant, "id"), TextAt(run, "target"), TextAt(run, "device"),
-                      NumberAt(run, "ratio"), NumberAt(run, "ratio_low"), NumberAt(run, "ratio_high"));
+      text += fmt::format("| `{}` | {} | {} | as above | {:.3f} | {:.3f} to {:.3f} | rerun |\n",
+                          TextAt(variant, "id"), TextAt(run, "target"), TextAt(run, "device"),
+                          NumberAt(run, "ratio"), NumberAt(run, "ratio_low"),
+                          NumberAt(run, "ratio_high"));
     }
   }
   text +=

@@ -222,15 +222,17 @@ absl::Status CasePair::WriteFirstInputs() {
   return absl::OkStatus();
 }
 
-int CasePair::Wanted(int launches) const {
+int CasePair::Wanted(int launches, bool last) const {
+  if (!checks_ || (last && sampled_->complete())) return -1;
   const int groups = std::max(1, slots() / launches);
-  int wanted = -1;
+  int wanted = last ? 0 : -1;
   for (int i = 0; i < std::min(groups * launches, slots()); ++i) {
     const Slot& slot = slots_[static_cast<std::size_t>(i)];
+    // Where both sets take turns, they come round soon enough; and those samples count.
+    if (slot.inputs == Inputs::kFirst && !sampled_->has(0) && (varies_ || last)) return i;
     // What was just written is in the cache; half of a round is more than that.
-    if (slot.written_at > 0 && ticks_ - slot.written_at < groups / 2) continue;
-    if (slot.inputs == Inputs::kFirst && !sampled_->has(0)) return i;
-    if (slot.inputs == Inputs::kSingle) wanted = i;
+    const bool cold = slot.written_at == 0 || ticks_ - slot.written_at >= groups / 2;
+    if (slot.inputs == Inputs::kSingle && (cold || last)) wanted = i;
   }
   return wanted;
 }

@@ -110,7 +110,7 @@ class CasePair final : public TimedPair {
   int slots() const override { return static_cast<int>(slots_.size()); }
   bool resets_between_calls() const override { return resets_ || varies_; }
   bool Counts(int first, int count) const override;
-  int Wanted(int launches) const override;
+  int Wanted(int launches, bool last) const override;
   absl::Status Enqueue(Side side, int slot) override;
   absl::Status AfterSample(Side side, int first, int count, bool warmup) override;
 

@@ -21,6 +21,7 @@ constexpr nanoseconds kLeadSpin{30'000};
 constexpr double kLowestClockFraction = 0.75;  // Below this share of the best clock seen.
 constexpr int kMaxLaunchesPerSample = 2000;
 constexpr int kFewestPairs = 2;
+constexpr int kMostLastSamples = 64;
 
 std::size_t Index(Side side) { return side == Side::kA ? 0 : 1; }
 
@@ -49,6 +50,7 @@ class Timer {
   absl::StatusOr<nanoseconds> SampleLimit() const;
   absl::StatusOr<double> Sample(Side side, bool warmup);
   absl::StatusOr<double> RunGroup(Side side, int group, bool warmup);
+  absl::Status SeeWhatIsWanted();
   absl::Status EnqueueSample(Side side, int group);
   absl::StatusOr<DeviceGraph*> Graph(Side side, int group);
   absl::StatusOr<double> WarmUp(Side side);
@@ -118,7 +120,7 @@ absl::StatusOr<nanoseconds> Timer::SampleLimit() const {
 absl::StatusOr<double> Timer::Sample(Side side, bool warmup) {
   const int groups = std::max(1, pair_.slots() / launches_);
   for (int passed = 1;; ++passed) {
-    const int wanted = side == Side::kB && !warmup ? pair_.Wanted(launches_) : -1;
+    const int wanted = side == Side::kB && !warmup ? pair_.Wanted(launches_, /*last=*/false) : -1;
     const int group = wanted >= 0 ? wanted / launches_ % groups : next_group_++ % groups;
     const bool counts = warmup || pair_.Counts(group * launches_ % pair_.slots(), launches_);
     if (!counts && side == Side::kA && passed < groups) continue;
@@ -144,6 +146,18 @@ absl::StatusOr<double> Timer::RunGroup(Side side, int group, bool warmup) {
   FETTLE_RETURN_IF_ERROR(
       pair_.AfterSample(side, group * launches_ % pair_.slots(), launches_, warmup));
   return elapsed_ns / launches_;
+}
+
+// Short measurements can end before a slot's turn has come.
+absl::Status Timer::SeeWhatIsWanted() {
+  const int groups = std::max(1, pair_.slots() / launches_);
+  for (int i = 0; i < kMostLastSamples; ++i) {
+    const int wanted = pair_.Wanted(launches_, /*last=*/true);
+    if (wanted < 0) break;
+    const int group = wanted / launches_ % groups;
+    FETTLE_RETURN_IF_ERROR(RunGroup(Side::kB, group, /*warmup=*/false).status());
+  }
+  return absl::OkStatus();
 }
 
 // Returns the fastest launch seen.
@@ -276,6 +290,7 @@ absl::StatusOr<TimingResult> Timer::Run() {
     result.blocks.push_back(std::move(block));
     if (options_.enough && options_.enough(result.blocks)) break;
   }
+  FETTLE_RETURN_IF_ERROR(SeeWhatIsWanted());
   result.launches_per_sample = launches_;
   result.graphs = graphs_;
   result.device_ns = device_ns_;

@@ -35,8 +35,9 @@ class TimedPair {
   // Whether a sample over these slots, as AfterSample, counts for the time: on some inputs a call
   // could know its answer.
   virtual bool Counts(int /*first*/, int /*count*/) const { return true; }
-  // A slot that side b's next sample, of so many launches, is to include; -1: any will do.
-  virtual int Wanted(int /*launches*/) const { return -1; }
+  // A slot that side b's next sample, of so many launches, is to include; -1: any will do. `last`:
+  // nothing else follows, so that what has to be seen must be seen now.
+  virtual int Wanted(int /*launches*/, bool /*last*/) const { return -1; }
   // Enqueues one call; stands inside the timed span.
   virtual absl::Status Enqueue(Side side, int slot) = 0;
   // After a sample over slots first, first + 1, ... (modulo slots()), all reached: checks what was

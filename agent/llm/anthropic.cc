@@ -205,7 +205,9 @@ class Anthropic final : public Provider {
     if (request.temperature) body["temperature"] = *request.temperature;
     return body;
   }
-  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<AnthropicDecoder>(); }
+  std::unique_ptr<ReplyDecoder> NewDecoder() const override {
+    return std::make_unique<AnthropicDecoder>();
+  }
 };
 
 }  // namespace

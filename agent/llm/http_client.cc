@@ -167,7 +167,8 @@ class HttpClient::Loop {
       curl_multi_poll(multi_, nullptr, 0, PollLimit(active), nullptr);
     }
     Admit(active);
-    for (HttpTransfer* transfer : active) End(*transfer, absl::CancelledError("http client closed"));
+    for (HttpTransfer* transfer : active)
+      End(*transfer, absl::CancelledError("http client closed"));
   }
 
   // Takes new transfers over and ends cancelled and idle ones.
@@ -240,7 +241,7 @@ class HttpClient::Loop {
   std::mutex mutex_;
   std::condition_variable finished_;
   std::vector<HttpTransfer*> starting_;  // Guarded by mutex_.
-  std::jthread thread_;              // Last: uses all of the above.
+  std::jthread thread_;                  // Last: uses all of the above.
 };
 
 HttpClient::HttpClient() {

@@ -173,7 +173,9 @@ class OpenAi final : public Provider {
     if (request.temperature) body["temperature"] = *request.temperature;
     return body;
   }
-  std::unique_ptr<ReplyDecoder> NewDecoder() const override { return std::make_unique<OpenAiDecoder>(); }
+  std::unique_ptr<ReplyDecoder> NewDecoder() const override {
+    return std::make_unique<OpenAiDecoder>();
+  }
 
  private:
   const std::string limit_field_;

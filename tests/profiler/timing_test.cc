@@ -22,6 +22,10 @@ class SimulatedPair final : public TimedPair {
   }
   int slots() const override { return 8; }
   bool resets_between_calls() const override { return resets; }
+  int Wanted(int, bool last) const override {
+    return (last ? wants_last : wants) && !seen_wanted ? kWanted : -1;
+  }
+  bool Counts(int first, int) const override { return (!wants && !wants_last) || first != kWanted; }
   absl::Status Enqueue(Side side, int slot) override {
     if (device_.capturing != nullptr) {
       device_.capturing->calls.emplace_back(side, slot);
@@ -35,10 +39,16 @@ class SimulatedPair final : public TimedPair {
     EXPECT_LT(first, slots());
     most_launches = std::max(most_launches, count);
     if (!warmup) order.push_back(side);
+    if (!warmup && !Counts(first, count)) {
+      EXPECT_EQ(side, Side::kB);
+      seen_wanted = true;
+    }
     time_.ns += 1000;
     return fail_after > 0 && --fail_after == 0 ? absl::AbortedError("fault") : absl::OkStatus();
   }
 
+  static constexpr int kWanted = 5;  // Is not counted, and holds what is to be seen.
+  bool wants = false, wants_last = false, seen_wanted = false;
   double noise = 0, drift = 0;
   bool resets = false;
   int most_launches = 0, fail_after = 0;
@@ -245,6 +255,21 @@ TEST_F(Timing, ReportsAMiscalibratedSpin) {
   const auto error = CalibrationError(device, std::chrono::seconds(1));
   ASSERT_TRUE(error.ok());
   EXPECT_NEAR(*error, 0.25, 1e-9);
+}
+
+TEST_F(Timing, RunsWhatIsWantedBesideWhatCounts) {
+  options.max_blocks = 1;
+  options.min_blocks = 1;
+  options.pairs_per_block = 2;
+  SimulatedPair soon(time, device, 500'000, 500'000), last(time, device, 500'000, 500'000);
+  soon.wants = true;
+  ASSERT_TRUE(Measure(soon).ok());
+  EXPECT_TRUE(soon.seen_wanted);
+  last.wants_last = true;
+  const auto result = Measure(last);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(last.seen_wanted);
+  EXPECT_EQ(result->blocks[0].b_ns.size(), 2u);
 }
 
 TEST_F(Timing, EndsAtTheFirstDeviceError) {
