@@ -279,29 +279,29 @@ TEST(FleetThread, AsksForWorkersThatOnlyCompile) {
   config.compilers["sm_90a"] = {
       .partition = "batch", .width = 2, .devices = 0, .arguments = {"--compile-only"}};
   const std::string name = "--job-name=fettle-01234567-j1";
-  Fleet fleet(config, {.store = **store,
-                       .dispatcher = dispatcher,
-                       .tokens = tokens,
-                       .clock = SystemClock(),
-                       .data_dir_id = "0123456789",
-                       .demands =
-                           [&] {
-                             const std::lock_guard lock(mutex);
-                             return std::vector<JobDemand>{{.job_id = "j1",
-                                                            .target = "sm_90a",
-                                                            .partition = "gpu-long",
-                                                            .units = units}};
-                           },
-                       .run = [&](const std::vector<std::string>& command, milliseconds,
-                                  std::stop_token) -> absl::StatusOr<CommandResult> {
-                         const std::lock_guard lock(mutex);
-                         if (command.front() == "squeue") return CommandResult{0, queue, ""};
-                         if (command.front() != "sbatch") return CommandResult{0, "", ""};
-                         for (const std::string& word : command) {
-                           if (word.starts_with("--job-name=")) asked[word] = command;
-                         }
-                         return CommandResult{0, "12\n", ""};
-                       }});
+  Fleet fleet(
+      config,
+      {.store = **store,
+       .dispatcher = dispatcher,
+       .tokens = tokens,
+       .clock = SystemClock(),
+       .data_dir_id = "0123456789",
+       .demands =
+           [&] {
+             const std::lock_guard lock(mutex);
+             return std::vector<JobDemand>{
+                 {.job_id = "j1", .target = "sm_90a", .partition = "gpu-long", .units = units}};
+           },
+       .run = [&](const std::vector<std::string>& command, milliseconds,
+                  std::stop_token) -> absl::StatusOr<CommandResult> {
+         const std::lock_guard lock(mutex);
+         if (command.front() == "squeue") return CommandResult{0, queue, ""};
+         if (command.front() != "sbatch") return CommandResult{0, "", ""};
+         for (const std::string& word : command) {
+           if (word.starts_with("--job-name=")) asked[word] = command;
+         }
+         return CommandResult{0, "12\n", ""};
+       }});
   const auto has_asked = [&](const std::string& job) {
     const std::lock_guard lock(mutex);
     return asked.contains(job);
