@@ -2,7 +2,8 @@
 // Draws held-out cases from the task's domain. A plain dim's values form a Latin hypercube: each of
 // the N cases has another N-th of the logarithmic range, and the cases take turns among values that
 // are odd, divisible by a small power of two only, or by a larger one. A kernel that is right for
-// small, odd or well aligned sizes only meets a size of another kind in every draw of three.
+// small, odd or well aligned sizes only meets a size of another kind in every draw of three. Each
+// dtype meets large values of each dim: a kernel may be wrong for one dtype's long rows only.
 
 #include <algorithm>
 #include <array>
@@ -24,6 +25,8 @@ namespace {
 constexpr int kMaxDraws = 10000;
 constexpr std::uint64_t kHeldOutSalt = 0x68656c64;
 constexpr int kEdges = 3;
+constexpr int kMostLarge = 6;   // Cases for dtypes that large values have not met.
+constexpr int kLargeParts = 3;  // Large is the last third of the logarithmic range.
 
 // 0 to count - 1 in random order.
 std::vector<int> Shuffled(std::size_t count, Random& random) {
@@ -66,6 +69,8 @@ class Drawer {
 
   // How many cases come before the others, on edges: the least two values and the largest.
   int edges() const { return plain_.empty() || model_.held_out == 0 ? 0 : kEdges; }
+  // How many come after the others, each with a large value of a dim for a dtype that had none.
+  int large() const { return static_cast<int>(large_.size()); }
   // One try: values for every dim, not yet checked. `number` counts the cases, those on edges
   // first. Where `strict`, one dim of a case on an edge is on it and others keep to their strata;
   // constraints may allow that for no value.
@@ -85,6 +90,10 @@ class Drawer {
   const TaskFiles& files_;
   Random random_;
   std::vector<std::size_t> plain_;  // Dims that have edges: neither lists nor chosen from a list.
+  struct Large {
+    std::size_t dim = 0, dtype = 0;  // The latter is added to first_dtype_.
+  };
+  std::vector<Large> large_;
   // By dim, then by case after those on edges: permutations of the parts and of the alignments.
   std::vector<std::vector<int>> parts_, alignments_;
   std::vector<std::size_t> first_dtype_;  // By type family.
@@ -109,6 +118,21 @@ Drawer::Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t see
     }
     alignments_.push_back(std::move(alignments));
   }
+  if (edges() == 0) return;
+  std::size_t dtypes = 1;
+  for (const TypeFamily& family : model.types) dtypes = std::max(dtypes, family.dtypes.size());
+  for (const std::size_t dim : plain_) {
+    // The case that has the last part, and its dtype.
+    const auto last = std::find(parts_[dim].begin(), parts_[dim].end(), model.held_out - 1);
+    const auto number = static_cast<std::size_t>(kEdges + (last - parts_[dim].begin()));
+    for (std::size_t other = 1; other < dtypes; ++other) large_.push_back({dim, number + other});
+  }
+  const std::vector<int> order = Shuffled(large_.size(), random_);
+  std::vector<Large> chosen;
+  for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), kMostLarge); ++i) {
+    chosen.push_back(large_[static_cast<std::size_t>(order[i])]);
+  }
+  large_ = std::move(chosen);
 }
 
 bool Drawer::IsSpecialized(const DimDecl& dim) const {
@@ -119,6 +143,11 @@ bool Drawer::IsSpecialized(const DimDecl& dim) const {
 Stratum Drawer::StratumOf(std::size_t dim, int number) {
   if (number < edges()) return {};
   const auto at = static_cast<std::size_t>(number - edges());
+  if (at >= parts_[dim].size()) {
+    const bool is_large = large_[at - parts_[dim].size()].dim == dim;
+    // The others stay small, so that memory allows it.
+    return {.part = is_large ? kLargeParts - 1 : 0, .parts = kLargeParts};
+  }
   return {.part = parts_[dim][at],
           .parts = static_cast<int>(parts_[dim].size()),
           .alignment = alignments_[dim][at]};
@@ -203,11 +232,15 @@ void Drawer::DrawScalars(int number, CaseDecl& out) {
 absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool strict) {
   CaseDecl out;
   ExprScope scope;
+  const int of_large = number - edges() - model_.held_out;
+  const std::size_t turn = of_large >= 0 ? large_[static_cast<std::size_t>(of_large)].dtype
+                                         : static_cast<std::size_t>(number);
   for (std::size_t i = 0; i < model_.types.size(); ++i) {
     // In turn, so that few cases see them all.
     const TypeFamily& family = model_.types[i];
-    const DType dtype =
-        family.dtypes[(first_dtype_[i] + static_cast<std::size_t>(number)) % family.dtypes.size()];
+    // A kernel may not claim the one whose turn it is.
+    const std::size_t at = strict ? first_dtype_[i] + turn : random_.Below(family.dtypes.size());
+    const DType dtype = family.dtypes[at % family.dtypes.size()];
     out.types[family.name] = dtype;
     scope.Set(fmt::format("sizeof({})", family.name), SizeOf(dtype));
   }
@@ -270,7 +303,7 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
   Drawer drawer(m, files(), seed);
   std::map<std::string, int> causes;
   int draws = 0, tries = 0;  // In all, of this case.
-  const int wanted = m.held_out + drawer.edges();
+  const int wanted = m.held_out + drawer.edges() + drawer.large();
   while (static_cast<int>(out.size()) < wanted) {
     if (draws >= kMaxDraws) {
       const auto worst =

@@ -55,9 +55,16 @@ enum class InputSet {
   kOneHot,
   kCheckerboard,
   kLowRank,
-  kOffset,      // Far from zero beside their spread: each row about 64 spreads up or down.
-  kEdgeValues,  // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
-  kNonFinite,   // Declared with a few NaN and infinities (tensors whose contract permits them).
+  kOffset,       // Far from zero beside their spread: each row about 64 spreads up or down.
+  kEdgeValues,   // Signed zeros, largest, smallest normal, subnormals, 1 +- ulp.
+  kLargeValues,  // Some with a square beyond the dtype's largest value, while sums stay within it.
+  // Of integers whose fill lets any element have the value of any other, within its range; floats
+  // are as declared. Half of them the least and half the largest value; one value; three; sorted.
+  kExtremeIntegers,
+  kEqualIntegers,
+  kFewIntegers,
+  kSortedIntegers,
+  kNonFinite,  // Declared with a few NaN and infinities (tensors whose contract permits them).
 };
 
 // One call of the operator under the protocol of integrity.md 2.5.

@@ -9,6 +9,7 @@
 #include "core/status_macros.h"
 #include "verifier/parallel.h"
 #include "verifier/random.h"
+#include "verifier/value_sets.h"
 
 namespace fettle {
 namespace {
@@ -69,7 +70,7 @@ absl::StatusOr<std::vector<std::int64_t>> Offsets(const Fill& fill, std::int64_t
 }  // namespace
 
 absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, std::uint64_t seed,
-                                        bool edges) {
+                                        InputSet set) {
   if (fill.kind == Fill::Kind::kIndexOffsets) {
     FETTLE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> offsets, Offsets(fill, count));
     return Listed(offsets);
@@ -88,6 +89,12 @@ absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, st
                     fill.lo, fill.hi));
   }
   const std::uint64_t span = U(fill.hi - fill.lo);
+  const bool free = fill.kind == Fill::Kind::kIndexUniform || fill.kind == Fill::Kind::kIndexZipf;
+  if (free && IsIntegerSet(set)) {
+    return Generate(count, [&](std::int64_t i) {
+      return fill.lo + static_cast<std::int64_t>(IntegerOfSet(set, span, seed, U(i), U(count)));
+    });
+  }
   IndexValues values;
   switch (fill.kind) {
     case Fill::Kind::kIndexPermutation: {
@@ -125,7 +132,7 @@ absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, st
   if (fill.kind == Fill::Kind::kIndexSorted) {
     std::sort(values.data.get(), values.data.get() + count);
   }
-  if (edges && fill.kind != Fill::Kind::kIndexSorted && count >= 2) {
+  if (set == InputSet::kEdgeValues && fill.kind != Fill::Kind::kIndexSorted && count >= 2) {
     const auto below = [seed](std::int64_t bound, std::uint64_t index) {
       return static_cast<std::int64_t>(RandomBelow(U(bound), seed + 2, index));
     };

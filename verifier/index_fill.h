@@ -7,6 +7,7 @@
 #include <absl/status/statusor.h>
 
 #include "core/bound.h"
+#include "device/runner_session.h"
 
 namespace fettle {
 
@@ -17,10 +18,10 @@ struct IndexValues {
   std::int64_t& operator[](std::int64_t i) const { return data[static_cast<std::size_t>(i)]; }
 };
 
-// The `count` entries of an index fill (kIndex... and kList). With `edges`, uniform and zipf fills
-// also hold lo and hi - 1 where there is room.
+// The `count` entries of an index fill (kIndex... and kList). Uniform and zipf fills take the sets
+// of integers, and for edge values also hold lo and hi - 1 where there is room.
 // kInvalidArgument: an empty range, or a list of another length than the fill needs.
 absl::StatusOr<IndexValues> MakeIndices(const Fill& fill, std::int64_t count, std::uint64_t seed,
-                                        bool edges);
+                                        InputSet set);
 
 }  // namespace fettle

@@ -5,11 +5,12 @@
 
 #include "device/tensor_layout.h"
 #include "verifier/random.h"
+#include "verifier/value_sets.h"
 
 namespace fettle {
 namespace {
 
-// Those that large cases take one of.
+// Sets of floats that large cases take one of.
 constexpr std::array kLargeSets = {InputSet::kScaleHuge, InputSet::kOffset, InputSet::kRowScales,
                                    InputSet::kNonFinite};
 // Smaller cases hardly show what a set is about.
@@ -31,6 +32,14 @@ bool AnyDrawnFloat(const BoundCase& bound_case) {
                (tensor.fill.kind == Fill::Kind::kNormal ||
                 tensor.fill.kind == Fill::Kind::kUniform);
       });
+}
+
+bool Changes(InputSet set, const BoundCase& bound_case) {
+  if (set == InputSet::kNonFinite) return AnyNonFinite(bound_case);
+  if (!IsIntegerSet(set)) return AnyDrawnFloat(bound_case);
+  return std::any_of(
+      bound_case.tensors.begin(), bound_case.tensors.end(),
+      [](const BoundTensor& tensor) { return IsInteger(tensor.dtype) && CanFlip(tensor); });
 }
 
 InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index) {
@@ -76,17 +85,25 @@ InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set)
 }
 
 bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options) {
-  return ElementsOf(bound_case) <= options.large_elements && AnyDrawnFloat(bound_case);
+  return ElementsOf(bound_case) <= options.large_elements &&
+         std::any_of(kSetTurns.begin(), kSetTurns.end(),
+                     [&](InputSet set) { return Changes(set, bound_case); });
 }
 
-std::optional<InputSet> SetOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
-                                   std::size_t index) {
-  if (!options.sets_on_large || ElementsOf(bound_case) <= options.large_elements ||
-      !AnyDrawnFloat(bound_case)) {
-    return std::nullopt;
+std::vector<InputSet> SetsOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
+                                  std::size_t index) {
+  if (!options.sets_on_large || ElementsOf(bound_case) <= options.large_elements) return {};
+  std::vector<InputSet> choices, out;
+  for (const InputSet set : kLargeSets) {
+    if (Changes(set, bound_case)) choices.push_back(set);
   }
-  const std::size_t choices = kLargeSets.size() - (AnyNonFinite(bound_case) ? 0 : 1);
-  return kLargeSets[DeriveSeed(options.seed, "set of a large case", index) % choices];
+  if (!choices.empty()) {
+    const std::uint64_t drawn = DeriveSeed(options.seed, "set of a large case", index);
+    out.push_back(choices[drawn % choices.size()]);
+  }
+  // Where counters of few bits wrap, and everybody waits for one address.
+  if (Changes(InputSet::kEqualIntegers, bound_case)) out.push_back(InputSet::kEqualIntegers);
+  return out;
 }
 
 bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
@@ -111,13 +128,17 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
       specs.emplace_back(index, changed);
     }
     if (one.linear && AnyDrawnFloat(one)) specs.emplace_back(index, ExactSpec(options, index));
-    if (const auto set = SetOfLarge(one, options, index)) {
-      specs.emplace_back(index, SetSpec(options, index, *set));
+    for (const InputSet set : SetsOfLarge(one, options, index)) {
+      specs.emplace_back(index, SetSpec(options, index, set));
     }
     if (!TakesSets(one, options)) continue;
     std::size_t turn = next_set;
-    for (int i = 0; i < options.input_sets_per_case; ++i) {
-      specs.emplace_back(index, SetSpec(options, index, kSetTurns[turn++ % kSetTurns.size()]));
+    std::size_t passed = 0;
+    for (int i = 0; i < options.input_sets_per_case && passed < kSetTurns.size(); ++passed) {
+      const InputSet set = kSetTurns[turn++ % kSetTurns.size()];
+      if (!Changes(set, one)) continue;
+      specs.emplace_back(index, SetSpec(options, index, set));
+      ++i;
     }
     if (!Tells(one)) continue;
     next_set = turn;
@@ -126,7 +147,8 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
     if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
   }
   for (; last < cases.size() && next_set < kSetTurns.size(); ++next_set) {
-    specs.emplace_back(last, SetSpec(options, last, kSetTurns[next_set]));
+    if (Changes(kSetTurns[next_set], cases[last]))
+      specs.emplace_back(last, SetSpec(options, last, kSetTurns[next_set]));
   }
   return specs;
 }

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "verifier/verify.h"
@@ -15,15 +14,20 @@ namespace fettle {
 
 // The order in which input sets take their turns.
 inline constexpr std::array kSetTurns = {
-    InputSet::kHeavyTail,  InputSet::kScaleHuge,    InputSet::kAllNegative, InputSet::kRowScales,
-    InputSet::kTies,       InputSet::kScaleTiny,    InputSet::kOneHot,      InputSet::kSorted,
-    InputSet::kAllEqual,   InputSet::kCheckerboard, InputSet::kScaleLarge,  InputSet::kReversed,
-    InputSet::kScaleSmall, InputSet::kOffset,       InputSet::kLowRank,     InputSet::kEdgeValues,
+    InputSet::kHeavyTail,     InputSet::kScaleHuge,       InputSet::kAllNegative,
+    InputSet::kEqualIntegers, InputSet::kRowScales,       InputSet::kTies,
+    InputSet::kScaleTiny,     InputSet::kExtremeIntegers, InputSet::kOneHot,
+    InputSet::kSorted,        InputSet::kAllEqual,        InputSet::kSortedIntegers,
+    InputSet::kCheckerboard,  InputSet::kScaleLarge,      InputSet::kReversed,
+    InputSet::kFewIntegers,   InputSet::kScaleSmall,      InputSet::kOffset,
+    InputSet::kLowRank,       InputSet::kEdgeValues,      InputSet::kLargeValues,
     InputSet::kAllZero};
 
 bool AnyNonFinite(const BoundCase& bound_case);
-// Whether a set changes anything: some floating-point input is drawn.
+// Whether some floating-point input is drawn.
 bool AnyDrawnFloat(const BoundCase& bound_case);
+// Whether a set changes anything: it is of integers, or of floats, that are drawn.
+bool Changes(InputSet set, const BoundCase& bound_case);
 
 InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index);
 InputSpec ExactSpec(const VerifyOptions& options, std::size_t index);
@@ -37,9 +41,10 @@ std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSp
 
 // Whether a case is tried on other input sets than the declared one.
 bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options);
-// The set that a large case takes; nothing: none.
-std::optional<InputSet> SetOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
-                                   std::size_t index);
+// The sets that a large case takes: one of floats, drawn by the seed, and that of equal integers,
+// where they change anything.
+std::vector<InputSet> SetsOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
+                                  std::size_t index);
 // Whether a case has enough elements to show what a set is about.
 bool Tells(const BoundCase& bound_case);
 // Which of two cases input sets are tried on that had no turn: the larger one, of those that tell.

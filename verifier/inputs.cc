@@ -74,7 +74,9 @@ std::optional<DrawnFill> DrawnRange(DType dtype, const Fill& fill, std::uint64_t
   constexpr double kExact = 0x1p52;  // Integers below it are exact as f64.
   DrawnFill drawn{.dtype = dtype, .a = fill.a, .seed = seed};
   const bool integer = IsInteger(dtype);
-  const bool of_set = set != InputSet::kDeclared && !integer && dtype != DType::kF8E8M0;
+  const bool of_set = IsIntegerSet(set)
+                          ? integer
+                          : set != InputSet::kDeclared && !integer && dtype != DType::kF8E8M0;
   switch (fill.kind) {
     case Fill::Kind::kZero:
       drawn.a = 0;
@@ -95,7 +97,9 @@ std::optional<DrawnFill> DrawnRange(DType dtype, const Fill& fill, std::uint64_t
           static_cast<std::uint64_t>(std::max(0.0, std::floor(fill.b) - std::ceil(fill.a))) + 1;
       return drawn;
     case Fill::Kind::kIndexUniform:
-      if (set == InputSet::kEdgeValues || fill.hi <= fill.lo || !integer) return std::nullopt;
+      if (of_set || set == InputSet::kEdgeValues || fill.hi <= fill.lo || !integer) {
+        return std::nullopt;
+      }
       drawn.kind = DrawnFill::Kind::kBelow;
       drawn.low = fill.lo;
       drawn.span = static_cast<std::uint64_t>(fill.hi - fill.lo);
@@ -153,7 +157,7 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
     }
   }
   if (IsIndexFill(fill.kind)) {
-    auto values = MakeIndices(fill, count, seed, /*edges=*/set == InputSet::kEdgeValues);
+    auto values = MakeIndices(fill, count, seed, set);
     if (!values.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("fill {}: {}", LabelOf(tensor), std::string(values.status().message())));
@@ -212,6 +216,16 @@ std::string_view InputSetName(InputSet set) {
       return "offset";
     case InputSet::kEdgeValues:
       return "edge_values";
+    case InputSet::kLargeValues:
+      return "large_values";
+    case InputSet::kExtremeIntegers:
+      return "extreme_integers";
+    case InputSet::kEqualIntegers:
+      return "equal_integers";
+    case InputSet::kFewIntegers:
+      return "few_integers";
+    case InputSet::kSortedIntegers:
+      return "sorted_integers";
     case InputSet::kNonFinite:
       return "nonfinite";
   }

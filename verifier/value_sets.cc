@@ -19,6 +19,26 @@ double SmallestNormal(DType dtype) {
 
 }  // namespace
 
+bool IsIntegerSet(InputSet set) {
+  return set >= InputSet::kExtremeIntegers && set <= InputSet::kSortedIntegers;
+}
+
+std::uint64_t IntegerOfSet(InputSet set, std::uint64_t span, std::uint64_t seed,
+                           std::uint64_t index, std::uint64_t count) {
+  constexpr std::uint64_t kFew = 3;
+  switch (set) {
+    case InputSet::kExtremeIntegers:
+      return RandomBelow(2, seed + 9, index) == 0 ? 0 : span - 1;
+    case InputSet::kEqualIntegers:
+      return RandomBelow(span, seed + 9, 0);
+    case InputSet::kFewIntegers:
+      return RandomBelow(span, seed + 9, RandomBelow(kFew, seed, index));
+    default:  // kSortedIntegers
+      return static_cast<std::uint64_t>(static_cast<double>(span) * static_cast<double>(index) /
+                                        static_cast<double>(count));
+  }
+}
+
 ValueSource::ValueSource(const BoundTensor& tensor, const Fill& fill, InputSet set,
                          std::int64_t count, std::uint64_t seed)
     : dtype_(tensor.dtype),
@@ -31,7 +51,9 @@ ValueSource::ValueSource(const BoundTensor& tensor, const Fill& fill, InputSet s
       integer_(IsInteger(tensor.dtype)),
       nonfinite_(tensor.nonfinite) {
   const bool drawn = kind_ == Fill::Kind::kNormal || kind_ == Fill::Kind::kUniform;
-  if (integer_ || !drawn || dtype_ == DType::kF8E8M0) set_ = InputSet::kDeclared;
+  if (!drawn || dtype_ == DType::kF8E8M0 || IsIntegerSet(set_) != integer_) {
+    set_ = InputSet::kDeclared;
+  }
   row_ = tensor.shape.empty() ? 1 : std::max<std::int64_t>(1, tensor.shape.back());
   hot_ = count_ > 0 ? static_cast<std::int64_t>(RandomBelow(U(count_), seed_ + 1, 0)) : 0;
 }
@@ -46,7 +68,11 @@ double ValueSource::Draw(std::int64_t element) const {
       if (integer_) {  // Both ends included.
         const auto span =
             static_cast<std::uint64_t>(std::max(0.0, std::floor(b_) - std::ceil(a_))) + 1;
-        return std::ceil(a_) + static_cast<double>(RandomBelow(span, seed_, U(element)));
+        const std::uint64_t drawn =
+            set_ == InputSet::kDeclared
+                ? RandomBelow(span, seed_, U(element))
+                : IntegerOfSet(set_, span, seed_, U(element), U(std::max<std::int64_t>(count_, 1)));
+        return std::ceil(a_) + static_cast<double>(drawn);
       }
       return a_ + (b_ - a_) * RandomUnit(seed_, U(element));
     default:
@@ -64,6 +90,7 @@ double ValueSource::Value(std::int64_t element) const {
 }
 
 double ValueSource::ValueOfSet(std::int64_t element) const {
+  if (integer_) return Draw(element);
   switch (set_) {
     case InputSet::kDeclared:
       return Draw(element);
@@ -96,6 +123,11 @@ double ValueSource::ValueOfSet(std::int64_t element) const {
     }
     case InputSet::kEdgeValues:
       return Edge(element);
+    case InputSet::kLargeValues: {
+      if (RandomBelow(8, seed_ + 3, U(element)) != 0) return Draw(element);
+      const double sign = RandomBelow(2, seed_ + 4, U(element)) == 0 ? 1 : -1;
+      return sign * std::pow(MaxFinite(dtype_), 0.75);
+    }
     case InputSet::kNonFinite: {
       if (!nonfinite_) return Draw(element);
       // At least one of each, however few elements there are.

@@ -8,10 +8,17 @@
 
 namespace fettle {
 
+// Whether a set is one of integers: it leaves floats as declared, and other sets leave integers.
+bool IsIntegerSet(InputSet set);
+// Entry `index` of `count` under such a set, counted from the least value of a range of `span`.
+std::uint64_t IntegerOfSet(InputSet set, std::uint64_t span, std::uint64_t seed,
+                           std::uint64_t index, std::uint64_t count);
+
 // Element values of a tensor under a value fill (kZero, kConstant, kNormal, kUniform) and an input
 // set (integrity rules: scales, heavy tails, structure, edge values). Entries can be asked for in
-// any order. Sets change floating-point kNormal and kUniform fills only, and stay within the bounds
-// of a kUniform fill except for the scales, edge values and non-finite ones.
+// any order. Sets change floating-point kNormal and kUniform fills, those of integers the kUniform
+// fills of integers; and stay within the bounds of a kUniform fill except for the scales, edge,
+// large and non-finite values.
 class ValueSource {
  public:
   ValueSource(const BoundTensor& tensor, const Fill& fill, InputSet set, std::int64_t count,

@@ -337,15 +337,16 @@ Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec
 Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t index,
                                       CaseReport* report) {
   if (!one.baseline) return std::optional<Failure>();
-  if (const auto set = SetOfLarge(one.bound_case, options_, index)) {
-    FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, *set, report).status());
-    return std::exchange(set_failure_, std::nullopt);
+  for (const InputSet set : SetsOfLarge(one.bound_case, options_, index)) {
+    FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, set, report).status());
+    if (set_failure_) return std::exchange(set_failure_, std::nullopt);
   }
   if (!TakesSets(one.bound_case, options_)) return std::optional<Failure>();
   int ran = 0;
   std::size_t turn = next_set_;
   for (std::size_t i = 0; i < kSetTurns.size() && ran < options_.input_sets_per_case; ++i) {
     const InputSet set = kSetTurns[turn++ % kSetTurns.size()];
+    if (!Changes(set, one.bound_case)) continue;
     FETTLE_ASSIGN_OR_RETURN(const bool possible, RunInputSet(one, index, set, report));
     if (set_failure_) return std::exchange(set_failure_, std::nullopt);
     ran += possible;
@@ -372,6 +373,7 @@ Verifier::Outcome Verifier::RemainingSets(const std::vector<CaseUnderTest>& case
   if (last == cases.size()) return std::optional<Failure>();
   *failed_case = last;
   for (; next_set_ < kSetTurns.size(); ++next_set_) {
+    if (!Changes(kSetTurns[next_set_], cases[last].bound_case)) continue;
     FETTLE_RETURN_IF_ERROR(
         RunInputSet(cases[last], last, kSetTurns[next_set_], &(*reports)[last]).status());
     if (set_failure_) break;

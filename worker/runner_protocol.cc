@@ -21,11 +21,14 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kPlacements = {"guarded", "page_end", "misaligned"};
 
-constexpr std::array<std::string_view, 20> kInputSets = {
-    "declared",     "exact_integers", "scale_tiny", "scale_small", "scale_large",
-    "scale_huge",   "row_scales",     "heavy_tail", "all_equal",   "all_zero",
-    "all_negative", "sorted",         "reversed",   "ties",        "one_hot",
-    "checkerboard", "low_rank",       "offset",     "edge_values", "non_finite"};
+constexpr std::array<std::string_view, 25> kInputSets = {
+    "declared",         "exact_integers", "scale_tiny",   "scale_small",
+    "scale_large",      "scale_huge",     "row_scales",   "heavy_tail",
+    "all_equal",        "all_zero",       "all_negative", "sorted",
+    "reversed",         "ties",           "one_hot",      "checkerboard",
+    "low_rank",         "offset",         "edge_values",  "large_values",
+    "extreme_integers", "equal_integers", "few_integers", "sorted_integers",
+    "non_finite"};
 
 std::optional<Placement> ParsePlacement(std::string_view name) {
   return FindName<Placement>(kPlacements, name);

@@ -66,8 +66,12 @@ absl::StatusOr<std::vector<BankEntry>> ReadBank(const std::string& folder) {
 }
 
 absl::StatusOr<TaskFiles> ReadBankTask(const std::string& folder, const std::string& task) {
+  constexpr std::string_view kBundled = "bundled/";
+  const std::string path = task.starts_with(kBundled)
+                               ? folder + "/../../tasks/" + task.substr(kBundled.size())
+                               : folder + "/tasks/" + task;
   TaskFiles files;
-  for (const auto& file : std::filesystem::directory_iterator(folder + "/tasks/" + task)) {
+  for (const auto& file : std::filesystem::directory_iterator(path)) {
     FETTLE_ASSIGN_OR_RETURN(files[file.path().filename()], ReadFile(file.path()));
   }
   return files;

@@ -34,7 +34,7 @@ struct NaiveExpectation {
 struct BankEntry {
   std::string id;
   std::string kind;  // "cheat", "broken", "honest"
-  std::string task;  // Folder below tests/cheats/tasks.
+  std::string task;  // Folder below tests/cheats/tasks, or below tasks as "bundled/NAME".
   std::string title;
   std::string source_name, source;
   std::vector<std::string> expect;        // Verdict names that are right.

@@ -257,7 +257,7 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 24);
     ASSERT_TRUE(cases.ok()) << cases.status();
-    ASSERT_EQ(cases->size(), 9u);  // Three of them on edges.
+    ASSERT_EQ(cases->size(), 13u);  // Three on edges, four for dtypes.
     for (const BoundCase& entry : *cases) {
       std::map<std::string, std::vector<std::int64_t>> dims;
       for (const BoundDim& dim : entry.dims) dims[dim.name] = dim.values;
@@ -291,7 +291,7 @@ TEST(HeldOut, EveryDrawHasSizesOfAllKinds) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 62);
     ASSERT_TRUE(cases.ok()) << cases.status();
-    ASSERT_EQ(cases->size(), 6u);
+    ASSERT_EQ(cases->size(), 10u);
     for (std::size_t dim = 0; dim < 2; ++dim) {
       int odd = 0, even = 0, large = 0, small = 0;
       std::vector<std::int64_t> values;
@@ -309,6 +309,41 @@ TEST(HeldOut, EveryDrawHasSizesOfAllKinds) {
       EXPECT_GE(large, 1) << seed << ": " << testing::PrintToString(values);
     }
   }
+}
+
+// Right for one dtype's long rows and wrong for another's is found by every draw, too.
+TEST(HeldOut, EachDtypeMeetsLargeValuesOfEachDim) {
+  TaskFiles files = LayernormFiles();
+  std::string& text = files["task.yaml"];
+  const std::string free = "rows*cols <= 2^62";
+  text.replace(text.find("rows*cols <= 2^31"), free.size(), free);
+  const auto task = ParseOk(files);
+  ASSERT_NE(task, nullptr);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 62);
+    ASSERT_TRUE(cases.ok()) << cases.status();
+    std::set<DType> dtypes;
+    for (const BoundCase& entry : *cases) dtypes.insert(entry.tensors[0].dtype);
+    ASSERT_GE(dtypes.size(), 2u);
+    for (std::size_t dim = 0; dim < 2; ++dim) {
+      std::set<DType> met;
+      for (const BoundCase& entry : *cases) {
+        if (entry.dims[dim].values[0] > 1024) met.insert(entry.tensors[0].dtype);
+      }
+      EXPECT_EQ(met, dtypes) << seed << " " << dim;
+    }
+  }
+}
+
+// What a kernel does not claim cannot be drawn, and is no reason to draw nothing that it claims.
+TEST(HeldOut, DrawsOtherDtypesWhereOneIsRefused) {
+  const auto task = ParseOk(LayernormFiles());
+  const auto cases = task->DrawHeldOut(4, std::int64_t{1} << 30, [](const BoundCase& drawn) {
+    return drawn.tensors[0].dtype == DType::kF16 ? std::string("`requires`") : std::string();
+  });
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  EXPECT_GE(cases->size(), 6u);
+  for (const BoundCase& one : *cases) EXPECT_NE(one.tensors[0].dtype, DType::kF16);
 }
 
 TEST(HeldOut, NamesTheConditionThatFailsMost) {

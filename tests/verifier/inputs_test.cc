@@ -321,6 +321,62 @@ TEST(InputsTest, SetsHoldWhatTheySay) {
   EXPECT_GT(zeros, 300);
 }
 
+// Squares overflow here, and sums do not: beyond what a contract needs, unless the baseline can.
+TEST(InputsTest, LargeValuesOverflowInProductsOnly) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const BoundTensor tensor = MakeTensor("x", Role::kIn, dtype, {40, 50});
+    const auto bytes = Make(tensor, 1, InputSet::kLargeValues);
+    double most = 0, sum = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const double value = DecodeFloat(dtype, bytes.data(), i);
+      ASSERT_TRUE(std::isfinite(value));
+      most = std::max(most, std::fabs(value));
+      sum += std::fabs(value);
+    }
+    EXPECT_GT(most * most, MaxFinite(dtype));
+    if (dtype != DType::kF16) {
+      EXPECT_LT(sum, MaxFinite(dtype));
+    }
+  }
+}
+
+TEST(InputsTest, SetsOfIntegersStayInRangeAndLeaveFloatsAlone) {
+  BoundTensor index = MakeTensor("i", Role::kIn, DType::kI32, {999});
+  for (const Fill::Kind kind :
+       {Fill::Kind::kIndexUniform, Fill::Kind::kIndexZipf, Fill::Kind::kUniform}) {
+    index.fill.kind = kind;
+    index.fill.lo = 5;
+    index.fill.hi = 1006;
+    index.fill.a = kind == Fill::Kind::kIndexZipf ? 1.2 : 5;
+    index.fill.b = 1005;
+    const auto values = [&](InputSet set) {
+      const auto bytes = Make(index, 3, set);
+      std::vector<std::int64_t> out;
+      for (int i = 0; i < 999; ++i) {
+        out.push_back(DecodeInteger(DType::kI32, bytes.data(), i));
+        EXPECT_GE(out.back(), 5);
+        EXPECT_LE(out.back(), 1005);
+      }
+      return out;
+    };
+    const auto distinct = [](const std::vector<std::int64_t>& all) {
+      return std::set<std::int64_t>(all.begin(), all.end());
+    };
+    EXPECT_GT(distinct(values(InputSet::kDeclared)).size(), 100u);
+    EXPECT_EQ(distinct(values(InputSet::kExtremeIntegers)), (std::set<std::int64_t>{5, 1005}));
+    EXPECT_EQ(distinct(values(InputSet::kEqualIntegers)).size(), 1u);
+    EXPECT_THAT(distinct(values(InputSet::kFewIntegers)).size(),
+                testing::AllOf(testing::Ge(2u), testing::Le(3u)));
+    const auto sorted = values(InputSet::kSortedIntegers);
+    EXPECT_TRUE(std::is_sorted(sorted.begin(), sorted.end()));
+    EXPECT_GT(distinct(sorted).size(), 900u);
+    EXPECT_EQ(values(InputSet::kTies), values(InputSet::kDeclared));  // A set of floats.
+    EXPECT_FALSE(DrawnFillOf(index, 3, InputSet::kFewIntegers));
+  }
+  const BoundTensor x = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
+  EXPECT_EQ(Make(x, 3, InputSet::kEqualIntegers), Make(x, 3, InputSet::kDeclared));
+}
+
 // A variance as the difference of two means is wrong here, and in no other set.
 TEST(InputsTest, TheOffsetSetIsFarFromZeroBesideItsSpread) {
   for (const Fill::Kind kind : {Fill::Kind::kNormal, Fill::Kind::kUniform}) {

@@ -66,7 +66,8 @@ test("everything is reached with the keyboard alone", async ({ app, seeded }) =>
   await expect(app.locator("html")).toHaveAttribute("data-theme", "dark");
   await app.reload();
   await expect(app.locator("html")).toHaveAttribute("data-theme", "dark");
-  // What has the focus shows it.
+  // What has the focus shows it. There is nothing to reach before the page is there again.
+  await expect(app.getByRole("tab", { name: "About" })).toBeVisible();
   await app.keyboard.press("Tab");
   await app.keyboard.press("Tab");
   expect(await app.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle)).not.toBe("none");
