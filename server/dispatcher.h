@@ -255,7 +255,7 @@ class Dispatcher {
   static bool Runs(const Worker& worker, const UnitTicket& ticket);
   // Who takes part in a round of leases.
   struct Round {
-    std::size_t sharing = 0;              // Workers with a device that do not drain.
+    std::size_t sharing = 0;               // Workers with a device that do not drain.
     std::vector<const Worker*> compilers;  // Those without that do not drain.
   };
   Round BeginRound() const;
