@@ -172,7 +172,8 @@ class LocalFleet(SlurmFleet):
         env = dict(self.fettle.env, FETTLE_ENDPOINT=f"localhost:{self.port}",
                    FETTLE_CA_FILE=str(certificate),
                    FETTLE_TOKEN_FILE=str(self.fettle.data / "worker.token"),
-                   FETTLE_STAND_IN_MS=str(options.unit_ms), FETTLE_STAND_IN_LOG=str(self.log))
+                   FETTLE_STAND_IN_MS=str(options.unit_ms), FETTLE_STAND_IN_LOG=str(self.log),
+                   FETTLE_STAND_IN_SPREAD=str(options.spread))
         share = -(-options.workers // options.processes)
         counts = [min(share, options.workers - at) for at in range(0, options.workers, share)]
         self.alone = set()
@@ -205,6 +206,7 @@ def main():
     parser.add_argument("--nodes", type=int, default=32)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--unit-ms", type=int, default=1000)
+    parser.add_argument("--spread", type=float, default=0, help="of a unit's time, 0 to 1; without Slurm")
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--settle", type=float, default=5, help="seconds before the figures begin")

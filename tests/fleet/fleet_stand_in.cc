@@ -4,7 +4,8 @@
 //
 //   fleet_stand_in worker [--idle-exit SECONDS] [--until TIME] [--slots N] [--workers N]
 // --workers: so many workers in this one process, each with a connection of its own.
-// FETTLE_STAND_IN_MS: how long a unit takes; FETTLE_STAND_IN_MODEL: the device it offers;
+// FETTLE_STAND_IN_MS: how long a unit takes; FETTLE_STAND_IN_SPREAD: from 0 to 1, the share by
+// which it may take less or more, drawn for each; FETTLE_STAND_IN_MODEL: the device it offers;
 // FETTLE_STAND_IN_LOG: a file that gets a line "unit attempt began pid node devices came" as each
 // begins, times in seconds since 1970.
 #include <atomic>
@@ -14,7 +15,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -59,8 +62,7 @@ class StandIn final : public UnitRunner {
     if (!free_.wait(lock, stop, [this] { return !busy_; })) return absl::CancelledError("stopped");
     busy_ = true;
     Log(unit, came);
-    const std::chrono::milliseconds time(std::atoi(Variable("FETTLE_STAND_IN_MS", "100").c_str()));
-    wake_.wait_for(lock, stop, time, [] { return false; });
+    wake_.wait_for(lock, stop, TimeOf(unit), [] { return false; });
     busy_ = false;
     free_.notify_one();
     if (stop.stop_requested()) return absl::CancelledError("stopped");
@@ -78,6 +80,13 @@ class StandIn final : public UnitRunner {
   nlohmann::json DeviceStates() override { return nlohmann::json::array(); }
 
  private:
+  static std::chrono::microseconds TimeOf(const WorkUnit& unit) {
+    const double ms = std::atof(Variable("FETTLE_STAND_IN_MS", "100").c_str());
+    const double spread = std::atof(Variable("FETTLE_STAND_IN_SPREAD", "0").c_str());
+    std::mt19937_64 random(std::hash<std::string>()(unit.id));
+    const double drawn = std::uniform_real_distribution<double>(-1, 1)(random);
+    return std::chrono::microseconds(static_cast<std::int64_t>(1e3 * ms * (1 + spread * drawn)));
+  }
   static double Now() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
         .count();
