@@ -37,6 +37,7 @@ DeviceReportRow ReportOf(const WorkerView& view, const std::string& device_id) {
 }
 
 constexpr std::size_t kMaxProven = 4096;
+constexpr std::chrono::milliseconds kScanPause{5};  // By which deadlines may be late.
 
 }  // namespace
 
@@ -230,28 +231,29 @@ DispatcherCounts Dispatcher::Counts() const {
   return published_counts_;
 }
 
-void Dispatcher::PublishCounts() {
-  counts_.pending = counts_.leased = 0;
-  for (const auto& [id, unit] : units_) {
-    if (unit->state == State::kPending) ++counts_.pending;
-    if (unit->state == State::kLeased || unit->state == State::kUnclaimed) ++counts_.leased;
-  }
-  const std::lock_guard lock(mutex_);
-  published_counts_ = counts_;
+void Dispatcher::CountUnits() {
+  counts_.pending = 0;
+  for (const auto& [job, queue] : pending_) counts_.pending += std::ssize(queue);
+  counts_.leased = std::ssize(units_) - counts_.pending - delivered_;
 }
 
 void Dispatcher::Loop() {
+  SteadyTime scanned, wake = clock_.Steady();
   while (true) {
     std::deque<std::function<void()>> tasks;
     {
       std::unique_lock lock(mutex_);
-      const SteadyTime deadline = NextDeadline(clock_.Steady());
-      wake_.wait_until(lock, deadline, [this] { return stopping_ || !inbox_.empty(); });
+      const bool owed = !changes_.empty() || !after_commit_.empty();
+      wake_.wait_until(lock, owed ? clock_.Steady() : wake,
+                       [this] { return stopping_ || !inbox_.empty(); });
       if (stopping_) return;
       tasks.swap(inbox_);
     }
     for (const auto& task : tasks) task();
-    Expire(clock_.Steady());
+    const SteadyTime now = clock_.Steady();
+    // What looks at every unit is not done for each message.
+    const bool scans = tasks.empty() || now >= scanned + kScanPause;
+    if (scans) Expire(now);
     // While a write is owed (full disk), nothing new is handed out. What was just given back is
     // stored first and then handed out in the same turn: nothing else would wake this thread.
     bool stored = Commit();
@@ -263,14 +265,19 @@ void Dispatcher::Loop() {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, limits::kRetryPause, [this] { return stopping_; });
     }
-    PublishCounts();
-    if (views_stale_) Publish();
+    if (scans) {
+      scanned = now;
+      wake = NextDeadline(now);
+    } else {
+      wake = std::min(wake, scanned + kScanPause);
+    }
+    CountUnits();
+    Publish();
   }
 }
 
 SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
   SteadyTime next = now + std::chrono::seconds(60);
-  if (!changes_.empty() || !after_commit_.empty()) return now;
   for (const auto& [id, unit] : units_) {
     if (unit->state == State::kLeased || unit->state == State::kUnclaimed) {
       next = std::min(next, unit->until);
@@ -343,7 +350,7 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   }
   spdlog::info("worker_connected worker={} host={} slots={}", worker.view.id, worker.view.host,
                worker.view.slots);
-  views_stale_ = true;
+  members_stale_ = true;
 }
 
 void Dispatcher::HandleMessage(WorkerLink* link, const v1::WorkerMessage& message) {
@@ -359,7 +366,7 @@ void Dispatcher::HandleMessage(WorkerLink* link, const v1::WorkerMessage& messag
       break;
     case v1::WorkerMessage::kDraining:
       found->second.draining = true;
-      views_stale_ = true;
+      members_stale_ = true;
       break;
     case v1::WorkerMessage::kHeartbeat:
       HandleHeartbeat(found->second, message.heartbeat());
@@ -389,7 +396,7 @@ void Dispatcher::HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat)
     changed.push_back(report.row);
   }
   worker.view.reports = *std::move(reports);
-  views_stale_ = true;
+  worker.reports_stale = views_stale_ = true;
   if (changed.empty()) return;
   // Nothing waits for these rows: where they cannot be stored, the next change tries again.
   const absl::Status stored = store_.WriteAhead([&changed](Connection& db) -> absl::Status {
@@ -439,6 +446,7 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
     proven_.insert(worker->second.view.id);
   }
   unit.state = State::kDelivered;
+  ++delivered_;
   unit.holder = link;
   ++counts_.results;
   UnitEnd outcome;
@@ -512,7 +520,7 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
     }
   }
   keep->Close(reason);
-  views_stale_ = true;
+  members_stale_ = true;
 }
 
 std::int64_t Dispatcher::MostDeviceMs(const Unit& unit) const {
@@ -566,12 +574,14 @@ void Dispatcher::GiveBack(Unit& unit, const std::string& reason, bool counts,
   if (ticket.durable) changes_.push_back({ticket.row, /*insert=*/false});
   unit.holder = nullptr;
   unit.alone = false;
+  if (unit.state == State::kDelivered) --delivered_;
   if (ticket.charge) ticket.charge(used, /*last=*/poison);
   if (poison) {
     UnitEnd outcome;
     outcome.unit = ticket.row;
     outcome.reason = spent ? reason + "; its device time is used up" : reason;
     unit.state = State::kDelivered;
+    ++delivered_;
     after_commit_.push_back(
         [done = ticket.done, outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
     return;
@@ -838,15 +848,19 @@ void Dispatcher::Forget(const std::string& unit_id) {
       std::erase(rotation_, job);
     }
   }
+  if (found->second->state == State::kDelivered) --delivered_;
   units_.erase(found);
 }
 
 void Dispatcher::Publish() {
-  views_stale_ = false;
+  const bool members = std::exchange(members_stale_, false);
+  const bool held = std::exchange(views_stale_, false);
   std::vector<WorkerView> views;
   std::map<std::pair<std::string, std::string>, std::string> toolchains;
   for (auto& [link, worker] : workers_) {
     worker.view.state = worker.draining ? "draining" : worker.view.held > 0 ? "busy" : "idle";
+    if (!members) continue;
+    worker.reports_stale = false;
     views.push_back(worker.view);
     for (const OfferedDevice& device : worker.view.devices) {
       const auto found = worker.view.toolchains.find(device.target);
@@ -856,10 +870,22 @@ void Dispatcher::Publish() {
   }
   {
     const std::lock_guard lock(mutex_);
-    views_ = std::move(views);
-    toolchains_ = std::move(toolchains);
+    published_counts_ = counts_;
+    if (members) {
+      views_ = std::move(views);
+      toolchains_ = std::move(toolchains);
+    } else if (held) {
+      // The same workers in the same order: the texts of each need no copy.
+      auto view = views_.begin();
+      for (auto& [link, worker] : workers_) {
+        view->state = worker.view.state;
+        view->held = worker.view.held;
+        if (std::exchange(worker.reports_stale, false)) view->reports = worker.view.reports;
+        ++view;
+      }
+    }
   }
-  if (workers_changed_) workers_changed_();
+  if (members && workers_changed_) workers_changed_();
 }
 
 }  // namespace fettle

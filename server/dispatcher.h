@@ -187,6 +187,7 @@ class Dispatcher {
     std::string state_json;  // Of the last heartbeat.
     std::string reserved;    // The unit that it is kept free for, or runs alone; empty: none.
     bool draining = false;
+    bool reports_stale = false;  // Those of the view were not published yet.
     std::chrono::steady_clock::time_point last_seen;
   };
   // A cancelled unit until its worker says what it took.
@@ -248,7 +249,7 @@ class Dispatcher {
   // False: kept for later.
   bool Commit();
   void Publish();
-  void PublishCounts();
+  void CountUnits();
   void Forget(const std::string& unit_id);
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
@@ -282,8 +283,10 @@ class Dispatcher {
   std::vector<RowChange> changes_;
   std::vector<std::function<void()>> after_commit_;
   DispatcherCounts counts_;
+  std::int64_t delivered_ = 0;  // Units of that state.
   std::function<void()> workers_changed_;
-  bool views_stale_ = false;
+  bool views_stale_ = false;    // What workers hold or report.
+  bool members_stale_ = false;  // Which workers there are.
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
