@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -41,12 +42,16 @@ struct TreeOptions {
 
 class SearchTree {
  public:
+  static constexpr std::size_t kRemembered = 30;
+
   SearchTree(std::uint64_t seed, TreeOptions options);
 
   // False where the same normalized source with the same values was added or reserved before.
   bool Reserve(const std::string& normalized_source, const std::string& values);
-  // Adds a judged candidate. Unknown parents count as the root. Of the values that the tuner fitted
-  // to a candidate only the best is kept, and stands for it from then on.
+  // Adds a judged candidate. What was said of it is kept while Recent(kRemembered) shows it, what
+  // was learned of it for as long as it may become a parent. Unknown parents count as the root. Of
+  // the values that the tuner fitted to a candidate only the best is kept, and stands for it from
+  // then on.
   void Add(TreeNode node);
   // Notes what the tuner learned of a candidate's tunables.
   void Learn(const std::string& digest, std::string learned);
@@ -83,8 +88,10 @@ class SearchTree {
   const TreeOptions options_;
   Random random_;
   std::map<std::string, TreeNode> nodes_;
-  std::vector<std::string> order_;  // Without the root and fitted values.
-  std::set<std::string> sources_;
+  // Without the root and fitted values. Points into nodes_.
+  std::vector<TreeNode*> order_;
+  // The first 16 bytes of digests: no two that differ share them.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> sources_;
   std::map<std::string, int> techniques_;  // How many candidates each made.
   std::string best_;
   double mark_ = 1;  // What a ratio has to pass by the gain to end a stagnation.

@@ -411,6 +411,15 @@ TEST_F(AgentLoopTest, PromptsStayWithinTheirBudgetWhateverTheTask) {
           .size(),
       kMaxPromptBytes);
   EXPECT_LE(RepairPrompt("repair_wrong.md", std::string(999'999, 'f')).size(), kMaxPromptBytes);
+  // A model with a short context is told less; what is left out can be read in pages.
+  context.share = 0.25;
+  const std::string planned =
+      SystemPrompt(context) +
+      PlanPrompt(context, {&(*task)->baseline(), tree.Find(""), true, &tree, &diagnosis});
+  EXPECT_LE(planned.size(), 28'000U);
+  EXPECT_THAT(planned, HasSubstr("read_source shows the rest"));
+  EXPECT_LE(WritePrompt((*task)->baseline(), {"b", "t", std::string(99'999, 'c')}, 9, 0.25).size(),
+            12'000U);
 }
 
 // Text in, text out: tests/data/prompts. FETTLE_UPDATE_GOLDEN=1 writes them anew.
@@ -580,6 +589,24 @@ TEST(FitSummary, SaysWhatEachValueReached) {
             "BLOCK, at best: 64 1.100x 128 1.300x 256 failed");
   EXPECT_EQ(fit.best_ratio(), 1.3);
   EXPECT_LE(fit.Text(40).size(), 40U);
+}
+
+// Memory over many rounds: what nothing shows any more is let go.
+TEST(SearchTree, ForgetsWhatIsShownNoMore) {
+  SearchTree tree(7, {});
+  for (int i = 0; i < 100; ++i) {
+    TreeNode node;
+    node.digest = std::to_string(i);
+    node.ratio = i == 3 ? 1.1 : 0;
+    node.message = "m";
+    node.learned = "l";
+    tree.Add(node);
+  }
+  for (const TreeNode* node : tree.Recent(SearchTree::kRemembered)) EXPECT_EQ(node->message, "m");
+  EXPECT_EQ(tree.Find("69")->message, "");
+  EXPECT_EQ(tree.Find("69")->learned, "");
+  EXPECT_EQ(tree.Find("70")->message, "m");
+  EXPECT_EQ(tree.Find("3")->learned, "l");  // It may become a parent.
 }
 
 TEST(SearchTree, PrefersWhatFewHaveTried) {
