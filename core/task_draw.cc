@@ -25,8 +25,8 @@ namespace {
 constexpr int kMaxDraws = 10000;
 constexpr std::uint64_t kHeldOutSalt = 0x68656c64;
 constexpr int kEdges = 3;
-constexpr int kMostLarge = 6;   // Cases for dtypes that large values have not met.
-constexpr int kLargeParts = 3;  // Large is the last third of the logarithmic range.
+constexpr int kMostLarge = 6;   // Cases with a large value.
+constexpr int kLargeParts = 3;  // Small is the first third of the logarithmic range.
 
 // 0 to count - 1 in random order.
 std::vector<int> Shuffled(std::size_t count, Random& random) {
@@ -40,6 +40,7 @@ std::vector<int> Shuffled(std::size_t count, Random& random) {
 struct Stratum {
   int part = 0, parts = 1;  // The part-th of `parts` equal parts of the logarithmic range.
   int alignment = -1;       // Index into kTrailingZeros; negative: any value.
+  bool large = false;       // Rather the largest value, or one within two octaves of it.
 };
 
 // Trailing zero bits, from and to, in units of the dim's multiple_of.
@@ -48,6 +49,10 @@ constexpr std::array<std::array<int, 2>, 3> kTrailingZeros = {{{0, 0}, {1, 2}, {
 // Log-uniform over [lo, hi], both included.
 std::int64_t LogUniform(std::int64_t lo, std::int64_t hi, const Stratum& stratum, Random& random) {
   if (lo >= hi) return lo;
+  if (stratum.large) {
+    if (random.Below(2) == 0) return hi;
+    return LogUniform(std::max(lo, hi / 4), hi, Stratum(), random);
+  }
   // Shifted so that the least value has weight: ln(1 + value - lo).
   const double span = std::log1p(static_cast<double>(hi - lo) + 1);
   const double value = std::expm1((stratum.part + random.Uniform()) / stratum.parts * span);
@@ -69,12 +74,15 @@ class Drawer {
 
   // How many cases come before the others, on edges: the least two values and the largest.
   int edges() const { return plain_.empty() || model_.held_out == 0 ? 0 : kEdges; }
-  // How many come after the others, each with a large value of a dim for a dtype that had none.
+  // How many come after the others, each with a large value of one dim and one dtype.
   int large() const { return static_cast<int>(large_.size()); }
   // One try: values for every dim, not yet checked. `number` counts the cases, those on edges
   // first. Where `strict`, one dim of a case on an edge is on it and others keep to their strata;
   // constraints may allow that for no value.
   absl::StatusOr<CaseDecl> Draw(int number, bool strict);
+  // A declared case of any dtype, with some of its dims as `drawn`: a kernel may claim values that
+  // are hardly ever drawn.
+  CaseDecl Near(const CaseDecl& drawn);
 
  private:
   std::int64_t DrawPlain(const DimDomain& domain, int edge, const Stratum& stratum);
@@ -91,7 +99,7 @@ class Drawer {
   Random random_;
   std::vector<std::size_t> plain_;  // Dims that have edges: neither lists nor chosen from a list.
   struct Large {
-    std::size_t dim = 0, dtype = 0;  // The latter is added to first_dtype_.
+    std::size_t dim = 0, dtype = 0;  // The latter counts from first_dtype_.
   };
   std::vector<Large> large_;
   // By dim, then by case after those on edges: permutations of the parts and of the alignments.
@@ -122,10 +130,9 @@ Drawer::Drawer(const TaskModel& model, const TaskFiles& files, std::uint64_t see
   std::size_t dtypes = 1;
   for (const TypeFamily& family : model.types) dtypes = std::max(dtypes, family.dtypes.size());
   for (const std::size_t dim : plain_) {
-    // The case that has the last part, and its dtype.
-    const auto last = std::find(parts_[dim].begin(), parts_[dim].end(), model.held_out - 1);
-    const auto number = static_cast<std::size_t>(kEdges + (last - parts_[dim].begin()));
-    for (std::size_t other = 1; other < dtypes; ++other) large_.push_back({dim, number + other});
+    for (std::size_t dtype = 0; dtypes > 1 && dtype < dtypes; ++dtype) {
+      large_.push_back({dim, dtype});
+    }
   }
   const std::vector<int> order = Shuffled(large_.size(), random_);
   std::vector<Large> chosen;
@@ -146,7 +153,7 @@ Stratum Drawer::StratumOf(std::size_t dim, int number) {
   if (at >= parts_[dim].size()) {
     const bool is_large = large_[at - parts_[dim].size()].dim == dim;
     // The others stay small, so that memory allows it.
-    return {.part = is_large ? kLargeParts - 1 : 0, .parts = kLargeParts};
+    return {.part = 0, .parts = kLargeParts, .large = is_large};
   }
   return {.part = parts_[dim][at],
           .parts = static_cast<int>(parts_[dim].size()),
@@ -284,6 +291,19 @@ absl::StatusOr<CaseDecl> Drawer::Draw(int number, bool strict) {
   return out;
 }
 
+CaseDecl Drawer::Near(const CaseDecl& drawn) {
+  const std::uint64_t timed = model_.timed.size(), count = timed + model_.checked.size();
+  if (count == 0) return drawn;
+  const std::uint64_t at = random_.Below(count);
+  CaseDecl out = at < timed ? model_.timed[at] : model_.checked[at - timed];
+  out.types = drawn.types;
+  for (const std::size_t i : plain_) {
+    const std::string& name = model_.dims[i].name;
+    if (random_.Below(3) == 0) out.dims[name] = drawn.dims.at(name);
+  }
+  return out;
+}
+
 // The part of a failure that names its cause without the values drawn.
 std::string CauseOf(const absl::Status& status) {
   std::string message(status.message());
@@ -316,7 +336,9 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
     }
     const int number = static_cast<int>(out.size());
     // Every other try is strict; where none fits, the others still find a case.
-    const absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/tries++ % 2 == 0);
+    absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/tries % 2 == 0);
+    if (drawn.ok() && tries % 4 == 3) drawn = drawer.Near(*drawn);
+    ++tries;
     ++draws;
     if (!drawn.ok()) {
       ++causes[CauseOf(drawn.status())];

@@ -144,6 +144,11 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
     next_set = turn;
     if (TakesRemainingSets(one, last < cases.size() ? &cases[last] : nullptr, options))
       last = index;
+    for (const InputSet set : kSetsOfDtypes) {
+      if (options.sets_on_large && Changes(set, one)) {
+        specs.emplace_back(index, SetSpec(options, index, set));
+      }
+    }
     if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
   }
   for (; last < cases.size() && next_set < kSetTurns.size(); ++next_set) {

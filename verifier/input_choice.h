@@ -45,6 +45,8 @@ bool TakesSets(const BoundCase& bound_case, const VerifyOptions& options);
 // where they change anything.
 std::vector<InputSet> SetsOfLarge(const BoundCase& bound_case, const VerifyOptions& options,
                                   std::size_t index);
+// Sets that mean something else for each dtype: a confirmation tries them on every case that tells.
+inline constexpr std::array kSetsOfDtypes = {InputSet::kLargeValues, InputSet::kEdgeValues};
 // Whether a case has enough elements to show what a set is about.
 bool Tells(const BoundCase& bound_case);
 // Which of two cases input sets are tried on that had no turn: the larger one, of those that tell.

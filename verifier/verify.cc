@@ -353,6 +353,14 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
   }
   if (!Tells(one.bound_case)) return std::optional<Failure>();
   next_set_ = turn;
+  for (const InputSet set : kSetsOfDtypes) {
+    const std::string check = "inputs:" + std::string(InputSetName(set));
+    const bool ran_it =
+        std::find(report->checks.begin(), report->checks.end(), check) != report->checks.end();
+    if (!options_.sets_on_large || !Changes(set, one.bound_case) || ran_it) continue;
+    FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, set, report).status());
+    if (set_failure_) return std::exchange(set_failure_, std::nullopt);
+  }
   if (!AnyNonFinite(one.bound_case)) return std::optional<Failure>();
   FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, InputSet::kNonFinite, report).status());
   return std::exchange(set_failure_, std::nullopt);

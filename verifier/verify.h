@@ -43,8 +43,9 @@ struct VerifyOptions {
   // Where judgements are kept from one Verify to the next with the same seed; may be null. Used
   // where candidate code cannot reach the digests, so not on the cpu. Must outlive the Verify.
   JudgementCache* judged = nullptr;
-  // One further set on each case with more than `large_elements`, drawn by the seed. For
-  // confirmations: the reference takes a while there.
+  // One further set on each case with more than `large_elements`, drawn by the seed, and equal
+  // integers; on others the sets that mean something else for each dtype. For confirmations: the
+  // reference takes a while there.
   bool sets_on_large = false;
   std::stop_token stop;
 };

@@ -319,6 +319,7 @@ TEST(HeldOut, EachDtypeMeetsLargeValuesOfEachDim) {
   text.replace(text.find("rows*cols <= 2^31"), free.size(), free);
   const auto task = ParseOk(files);
   ASSERT_NE(task, nullptr);
+  constexpr std::int64_t kMost[] = {1048576, 65536};  // Rows and columns.
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 62);
     ASSERT_TRUE(cases.ok()) << cases.status();
@@ -328,10 +329,25 @@ TEST(HeldOut, EachDtypeMeetsLargeValuesOfEachDim) {
     for (std::size_t dim = 0; dim < 2; ++dim) {
       std::set<DType> met;
       for (const BoundCase& entry : *cases) {
-        if (entry.dims[dim].values[0] > 1024) met.insert(entry.tensors[0].dtype);
+        if (entry.dims[dim].values[0] >= kMost[dim] / 4) met.insert(entry.tensors[0].dtype);
       }
       EXPECT_EQ(met, dtypes) << seed << " " << dim;
     }
+  }
+}
+
+// One shape of thousands, in two dtypes: the declared one is met in both.
+TEST(HeldOut, DrawsWhatIsClaimedNearDeclaredCases) {
+  const auto task = ParseOk(LayernormFiles());
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 40, [](const BoundCase& drawn) {
+      const bool claimed = drawn.dims[0].values[0] == 8192 && drawn.dims[1].values[0] == 1024;
+      return claimed ? std::string() : std::string("`requires`");
+    });
+    ASSERT_TRUE(cases.ok()) << cases.status();
+    std::set<DType> met;
+    for (const BoundCase& one : *cases) met.insert(one.tensors[0].dtype);
+    EXPECT_GE(met.size(), 2u) << seed;
   }
 }
 
