@@ -40,15 +40,34 @@ void SearchTree::Add(TreeNode node) {
     if (!fitted.empty()) nodes_.erase(fitted);
     fitted = node.digest;
   }
-  const bool fitted = !node.base.empty();
   TreeNode& added = nodes_[node.digest] = std::move(node);
-  if (fitted) return;
+  if (!added.base.empty()) return;
   ++techniques_[added.technique];
+  ++nodes_.at(added.parent).tried[added.technique];
   order_.push_back(&added);
-  if (order_.size() <= kRemembered) return;
-  TreeNode& old = *order_[order_.size() - kRemembered - 1];
-  old.message = std::string();
-  if (!old.usable()) old.learned = std::string();
+  if (order_.size() > kRemembered) order_[order_.size() - kRemembered - 1]->message = {};
+  Prune();
+}
+
+void SearchTree::Prune() {
+  if (order_.size() <= std::max(options_.most_nodes, kRemembered)) return;
+  const auto speed = [this](const TreeNode* node) {
+    return node->fitted.empty() ? node->ratio : nodes_.at(node->fitted).ratio;
+  };
+  const auto in_use = [this](const TreeNode& node) {
+    return node.digest == best_ || node.rounds > 0 || !node.tried.empty();
+  };
+  auto slowest = order_.end();
+  for (auto it = order_.begin(); it != order_.end() - kRemembered; ++it) {
+    const TreeNode& node = **it;
+    if (in_use(node) || (!node.fitted.empty() && in_use(nodes_.at(node.fitted)))) continue;
+    if (slowest == order_.end() || speed(*it) < speed(*slowest)) slowest = it;
+  }
+  if (slowest == order_.end()) return;
+  const std::string digest = (*slowest)->digest, fitted = (*slowest)->fitted;
+  order_.erase(slowest);
+  if (!fitted.empty()) nodes_.erase(fitted);
+  nodes_.erase(digest);
 }
 
 void SearchTree::Learn(const std::string& digest, std::string learned) {
@@ -136,10 +155,10 @@ std::vector<const TreeNode*> SearchTree::Recent(std::size_t limit) const {
 }
 
 std::map<std::string, int> SearchTree::TriedFrom(const std::string& parent) const {
-  std::map<std::string, int> tried;
-  for (const TreeNode* node : order_) {
-    if (node->parent == parent && !node->technique.empty()) ++tried[node->technique];
-  }
+  const TreeNode* node = Find(parent);
+  if (node == nullptr) return {};
+  std::map<std::string, int> tried = node->tried;
+  tried.erase("");
   return tried;
 }
 

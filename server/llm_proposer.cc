@@ -363,6 +363,20 @@ absl::Status LlmProposer::KeepTranscript(const std::vector<std::string>& digests
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::set<std::string>> LlmProposer::Judged(
+    const std::vector<std::string>& digests) const {
+  std::set<std::string> judged;
+  FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
+    for (const std::string& digest : digests) {
+      FETTLE_ASSIGN_OR_RETURN(const std::optional<CandidateRow> row,
+                              FindCandidateByDigest(db, services_.job_id, digest));
+      if (row.has_value() && row->state == candidate_state::kJudged) judged.insert(digest);
+    }
+    return absl::OkStatus();
+  }));
+  return judged;
+}
+
 absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Proposal>& proposals,
                                                            const json& transcript,
                                                            std::stop_token stop) {
@@ -372,7 +386,9 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
         CandidateDigest(task_.digest(), target_.name, proposal.kernel, proposal.values));
   }
   FETTLE_RETURN_IF_ERROR(journal_.Flush());
+  FETTLE_ASSIGN_OR_RETURN(const std::set<std::string> known, Judged(digests));
   std::unique_lock lock(mutex_);
+  judged_.insert(known.begin(), known.end());
   bool any = false;
   for (std::size_t i = 0; i < proposals.size(); ++i) {
     if (judged_.contains(digests[i])) continue;
@@ -396,6 +412,7 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
   if (!judged_wake_.wait(lock, stop, all_judged)) {
     return absl::CancelledError("the job no longer waits for verdicts");
   }
+  for (const std::string& digest : digests) judged_.erase(digest);  // The store knows them.
   lock.unlock();
   std::vector<Attempt> attempts;
   for (const std::string& digest : digests) {

@@ -131,7 +131,7 @@ TEST_F(AgentLoopTest, ManyRoundsKeepFewDiagnoses) {
   options.tree.dead_after = 1'000;
   options.tree.restart_after = 0;
   ASSERT_TRUE(Run(std::move(answers), options).ok());
-  EXPECT_EQ(loop_->tree().size(), static_cast<std::size_t>(kRounds));
+  EXPECT_EQ(loop_->rounds(), kRounds + 1);
   EXPECT_EQ(host_->tried, (std::vector<std::string>{"measure"}));  // The denominator's, once.
   EXPECT_GT(host_->evaluated.size(), static_cast<std::size_t>(kRounds));
   for (const LlmRequest& asked : host_->asked) {
@@ -591,22 +591,53 @@ TEST(FitSummary, SaysWhatEachValueReached) {
   EXPECT_LE(fit.Text(40).size(), 40U);
 }
 
-// Memory over many rounds: what nothing shows any more is let go.
-TEST(SearchTree, ForgetsWhatIsShownNoMore) {
-  SearchTree tree(7, {});
-  for (int i = 0; i < 100; ++i) {
+// Memory over many rounds: what is slow and has no children is let go, but never the newest.
+TEST(SearchTree, KeepsABoundedNumberOfCandidates) {
+  TreeOptions options;
+  options.most_nodes = 40;
+  options.restart_after = 0;
+  SearchTree tree(7, options);
+  const auto add = [&](int i, const std::string& parent, double ratio) {
     TreeNode node;
     node.digest = std::to_string(i);
-    node.ratio = i == 3 ? 1.1 : 0;
+    node.parent = parent;
+    node.technique = "t";
     node.message = "m";
-    node.learned = "l";
+    node.ratio = ratio;
     tree.Add(node);
+    tree.EndRound(parent);
+  };
+  add(0, "", 0.2);  // Slow, and a parent.
+  add(1, "0", 1.5);
+  add(2, "", 1.2);
+  for (int i = 3; i < 500; ++i) add(i, "", i % 2 == 0 ? 0 : 0.9);
+  EXPECT_EQ(tree.size(), 40U);
+  for (const char* kept : {"", "0", "1", "2", "499"}) EXPECT_NE(tree.Find(kept), nullptr) << kept;
+  EXPECT_EQ(tree.Find("4"), nullptr);
+  EXPECT_EQ(tree.best().digest, "1");
+  EXPECT_EQ(tree.TriedFrom("").at("t"), 499);  // Still known to have been tried.
+  const std::vector<const TreeNode*> recent = tree.Recent(SearchTree::kRemembered);
+  ASSERT_EQ(recent.size(), SearchTree::kRemembered);
+  for (std::size_t i = 0; i < recent.size(); ++i) {
+    EXPECT_EQ(recent[i]->digest, std::to_string(470 + i));
+    EXPECT_EQ(recent[i]->message, "m");
   }
-  for (const TreeNode* node : tree.Recent(SearchTree::kRemembered)) EXPECT_EQ(node->message, "m");
-  EXPECT_EQ(tree.Find("69")->message, "");
-  EXPECT_EQ(tree.Find("69")->learned, "");
-  EXPECT_EQ(tree.Find("70")->message, "m");
-  EXPECT_EQ(tree.Find("3")->learned, "l");  // It may become a parent.
+  EXPECT_EQ(tree.Find("2")->message, "");
+  for (int i = 0; i < 100; ++i) EXPECT_NE(tree.ChooseParent().node, nullptr);
+  // A fitted value goes with what it was fitted to.
+  TreeNode base;
+  base.digest = "base";
+  base.ratio = 0.1;
+  tree.Add(base);
+  TreeNode fitted;
+  fitted.digest = "fitted";
+  fitted.base = "base";
+  fitted.ratio = 0.11;
+  tree.Add(fitted);
+  EXPECT_NE(tree.Find("fitted"), nullptr);
+  for (int i = 500; i < 600; ++i) add(i, "", 0.9);
+  EXPECT_EQ(tree.Find("base"), nullptr);
+  EXPECT_EQ(tree.Find("fitted"), nullptr);
 }
 
 TEST(SearchTree, PrefersWhatFewHaveTried) {
