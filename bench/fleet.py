@@ -109,7 +109,7 @@ class SlurmFleet(fleet_test.FleetTest):
         return sorted(latest.values(), key=lambda row: -row[2])
 
     def deaths(self, job_id, how, count):
-        times = []
+        times, elsewhere = [], []
         for _ in range(count):
             victims = self.victims()
             if not victims:
@@ -130,11 +130,22 @@ class SlurmFleet(fleet_test.FleetTest):
                 if how == signal.SIGSTOP:
                     os.kill(pid, signal.SIGKILL)
             times.append(back()[0][0] / 1e6 - before * 1e3)
+
+            def again():
+                return [row for row in self.begun() if row[0] == unit and row[1] > attempt]
+            try:
+                self.fettle.until(again, 30, "the unit on another worker", pause=0.05)
+            except AssertionError:
+                continue  # Its job had enough.
+            elsewhere.append(again()[0][2] * 1e3 - before * 1e3)
         if not times:
             print(f"{how.name}: no worker held a unit")
             return
         print(f"{how.name}: lease back after p50 {statistics.median(times):.1f} ms, "
               f"at most {max(times):.1f} ms ({len(times)} workers)")
+        if elsewhere:
+            print(f"{how.name}: the unit runs on another worker after p50 {statistics.median(elsewhere):.1f} ms, "
+                  f"at most {max(elsewhere):.1f} ms ({len(elsewhere)} units)")
 
 
 class LocalFleet(SlurmFleet):

@@ -26,6 +26,7 @@ std::unique_ptr<Subcommand> MakeGcCommand();
 std::unique_ptr<Subcommand> MakeImportCommand();
 std::unique_ptr<Subcommand> MakeInitCommand();
 std::unique_ptr<Subcommand> MakeJobsCommand();
+std::unique_ptr<Subcommand> MakeWorkersCommand();
 std::unique_ptr<Subcommand> MakeMcpCommand();
 std::unique_ptr<Subcommand> MakeProfileCommand();
 std::unique_ptr<Subcommand> MakeProposeCommand();

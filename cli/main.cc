@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<Subcommand>> AllSubcommands() {
   all.push_back(MakeCancelCommand());
   all.push_back(MakeResumeCommand());
   all.push_back(MakeJobsCommand());
+  all.push_back(MakeWorkersCommand());
   all.push_back(MakeCandidatesCommand());
   all.push_back(MakeVariantsCommand());
   all.push_back(MakeShowCommand());

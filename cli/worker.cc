@@ -36,6 +36,8 @@ class WorkerCommand final : public Subcommand {
         .Alias("--data")
         .completes = Completes::kFolder;
     flags.Flag("--device", "ID", &devices_, "device to offer; may be repeated (default: all)");
+    flags.Flag("--compile-only", "", &compile_only_,
+               "offer no device: compile and check on the cpu for workers that have one");
     local_.DeclareTools(flags);
     flags.Flag("--slots", "N", &slots_, "units held at once (default: by devices and cores)");
     flags.Flag("--idle-exit", "SECONDS", &idle_exit_s_,
@@ -62,6 +64,9 @@ class WorkerCommand final : public Subcommand {
     if (until_s_ < 0 || until_s_ > 9'000'000'000) {
       return absl::InvalidArgumentError("--until: seconds since 1970");
     }
+    if (compile_only_ && !devices_.empty()) {
+      return absl::InvalidArgumentError("--compile-only: it offers no --device");
+    }
     options_.idle_exit = std::chrono::seconds(idle_exit_s_);
     options_.until_ns = until_s_ * 1'000'000'000;
     if (options_.endpoint.endpoint.empty() && !data_.empty()) {
@@ -70,6 +75,7 @@ class WorkerCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(options_.endpoint, ResolveEndpoint(std::move(options_.endpoint)));
     options_.runner = local_.ToOptions();
     options_.runner.device_ids = devices_;
+    options_.runner.compile_only = compile_only_;
     options_.runner.compile_jobs = static_cast<int>(compile_jobs_);
     options_.slots = static_cast<int>(slots_);
     if (!options_.runner.cache_dir.empty()) {
@@ -84,6 +90,7 @@ class WorkerCommand final : public Subcommand {
   WorkerOptions options_;
   LocalFlags local_;
   std::vector<std::string> devices_;
+  bool compile_only_ = false;
   std::int64_t slots_ = 0, compile_jobs_ = 0, idle_exit_s_ = 0, until_s_ = 0;
 };
 

@@ -82,56 +82,6 @@ class FieldReader {
   bool ok_ = true;
 };
 
-std::string Encode(const std::string& key, const CompileResult& result) {
-  FieldWriter out;
-  out.Text(key);
-  out.Number(result.accepted ? 1 : 0);
-  out.Text(result.code_object);
-  out.Number(static_cast<std::int64_t>(result.symbols.size()));
-  for (const std::string& symbol : result.symbols) out.Text(symbol);
-  out.Number(static_cast<std::int64_t>(result.diagnostics.size()));
-  for (const Diagnostic& d : result.diagnostics) {
-    out.Text(d.file);
-    out.Number(d.line);
-    out.Number(d.column);
-    out.Text(d.severity);
-    out.Text(d.text);
-  }
-  out.Text(result.log);
-  out.Text(result.compiler);
-  out.Number(result.elapsed.count());
-  const std::string body = out.Take();
-  return std::string(kMagic) + Sha256Hex(body) + body;
-}
-
-std::optional<CompileResult> Decode(const std::string& key, std::string_view bytes) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < kMagic.size() + 64) return std::nullopt;
-  const std::string_view digest = bytes.substr(kMagic.size(), 64);
-  const std::string_view body = bytes.substr(kMagic.size() + 64);
-  if (Sha256Hex(body) != digest) return std::nullopt;
-  FieldReader in(body);
-  if (in.Text() != key) return std::nullopt;
-  CompileResult result;
-  result.accepted = in.Number() != 0;
-  result.code_object = in.Text();
-  for (std::size_t n = in.Count(); n > 0; --n) result.symbols.push_back(in.Text());
-  for (std::size_t n = in.Count(); n > 0; --n) {
-    Diagnostic d;
-    d.file = in.Text();
-    d.line = static_cast<int>(in.Number());
-    d.column = static_cast<int>(in.Number());
-    d.severity = in.Text();
-    d.text = in.Text();
-    result.diagnostics.push_back(std::move(d));
-  }
-  result.log = in.Text();
-  result.compiler = in.Text();
-  result.elapsed = std::chrono::nanoseconds(in.Number());
-  if (!in.ok()) return std::nullopt;
-  result.cache_hit = true;
-  return result;
-}
-
 // One evicting process at a time; the others go on without.
 class EvictionLock {
  public:
@@ -161,7 +111,7 @@ class DiskCompileCache final : public CompileCache {
     const std::string path = PathOf(key);
     const absl::StatusOr<std::string> bytes = ReadFile(path);
     if (!bytes.ok()) return std::nullopt;
-    std::optional<CompileResult> result = Decode(key, *bytes);
+    std::optional<CompileResult> result = UnpackCompileResult(key, *bytes);
     if (!result.has_value()) {
       unlink(path.c_str());
       return std::nullopt;
@@ -171,7 +121,7 @@ class DiskCompileCache final : public CompileCache {
   }
 
   void Store(const std::string& key, const CompileResult& result) override {
-    const std::string bytes = Encode(key, result);
+    const std::string bytes = PackCompileResult(key, result);
     const std::int64_t size = static_cast<std::int64_t>(bytes.size());
     if (size > options_.max_bytes) return;
     if (!WriteFileAtomically(PathOf(key), bytes).ok()) return;
@@ -273,6 +223,56 @@ class CachingCompiler final : public KernelCompiler {
 };
 
 }  // namespace
+
+std::string PackCompileResult(const std::string& key, const CompileResult& result) {
+  FieldWriter out;
+  out.Text(key);
+  out.Number(result.accepted ? 1 : 0);
+  out.Text(result.code_object);
+  out.Number(static_cast<std::int64_t>(result.symbols.size()));
+  for (const std::string& symbol : result.symbols) out.Text(symbol);
+  out.Number(static_cast<std::int64_t>(result.diagnostics.size()));
+  for (const Diagnostic& d : result.diagnostics) {
+    out.Text(d.file);
+    out.Number(d.line);
+    out.Number(d.column);
+    out.Text(d.severity);
+    out.Text(d.text);
+  }
+  out.Text(result.log);
+  out.Text(result.compiler);
+  out.Number(result.elapsed.count());
+  const std::string body = out.Take();
+  return std::string(kMagic) + Sha256Hex(body) + body;
+}
+
+std::optional<CompileResult> UnpackCompileResult(const std::string& key, std::string_view bytes) {
+  if (!bytes.starts_with(kMagic) || bytes.size() < kMagic.size() + 64) return std::nullopt;
+  const std::string_view digest = bytes.substr(kMagic.size(), 64);
+  const std::string_view body = bytes.substr(kMagic.size() + 64);
+  if (Sha256Hex(body) != digest) return std::nullopt;
+  FieldReader in(body);
+  if (in.Text() != key) return std::nullopt;
+  CompileResult result;
+  result.accepted = in.Number() != 0;
+  result.code_object = in.Text();
+  for (std::size_t n = in.Count(); n > 0; --n) result.symbols.push_back(in.Text());
+  for (std::size_t n = in.Count(); n > 0; --n) {
+    Diagnostic d;
+    d.file = in.Text();
+    d.line = static_cast<int>(in.Number());
+    d.column = static_cast<int>(in.Number());
+    d.severity = in.Text();
+    d.text = in.Text();
+    result.diagnostics.push_back(std::move(d));
+  }
+  result.log = in.Text();
+  result.compiler = in.Text();
+  result.elapsed = std::chrono::nanoseconds(in.Number());
+  if (!in.ok()) return std::nullopt;
+  result.cache_hit = true;
+  return result;
+}
 
 absl::StatusOr<std::unique_ptr<CompileCache>> CompileCache::Open(CompileCacheOptions options) {
   if (options.folder.empty()) return absl::InvalidArgumentError("compile cache: no folder given");

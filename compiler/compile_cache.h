@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "compiler/kernel_compiler.h"
 
@@ -31,6 +33,10 @@ class CompileCache {
   // Bytes of all entries on disk, counted now.
   virtual std::int64_t SizeBytes() = 0;
 };
+
+// A result as the bytes of an entry, and back; absent where they are damaged, or of another key.
+std::string PackCompileResult(const std::string& key, const CompileResult& result);
+std::optional<CompileResult> UnpackCompileResult(const std::string& key, std::string_view bytes);
 
 // Every input that can change what `compiler` answers to `request`, as 64 hex digits.
 std::string CompileKey(const KernelCompiler& compiler, const CompileRequest& request);

@@ -98,11 +98,14 @@ class Task {
   absl::StatusOr<std::vector<BoundCase>> BindCases(CaseSet set, std::uint64_t seed,
                                                    const Target& target) const;
   // Draws `held_out_count()` new cases from `seed`, after up to three on the domain's edges, each
-  // of at most `memory_cap` bytes. `too_large`, unless empty, says what a case has too much of, or
-  // nothing. kInvalidArgument names the condition that failed most.
+  // of at most `memory_cap` bytes; and up to six with a large value of one dim, each dtype in turn.
+  // `too_large`, unless empty, says what a case has too much of, or nothing. `near_declared`: also
+  // tries declared cases with other dtypes and dims, for who accepts few values. kInvalidArgument
+  // names the condition that failed most.
   using TooLarge = std::function<std::string(const BoundCase&)>;
   absl::StatusOr<std::vector<BoundCase>> DrawHeldOut(std::uint64_t seed, std::int64_t memory_cap,
-                                                     const TooLarge& too_large = {}) const;
+                                                     const TooLarge& too_large = {},
+                                                     bool near_declared = false) const;
 
   // The plan of `kernel` for one case. kInvalidArgument: an expression fails, an argument does not
   // exist, more than 256 launches, limits of the target exceeded (message says which).

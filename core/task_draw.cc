@@ -317,7 +317,8 @@ std::string CauseOf(const absl::Status& status) {
 
 absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
                                                          std::int64_t memory_cap,
-                                                         const TooLarge& too_large) const {
+                                                         const TooLarge& too_large,
+                                                         bool near_declared) const {
   const TaskModel& m = model();
   std::vector<BoundCase> out;
   Drawer drawer(m, files(), seed);
@@ -337,7 +338,7 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
     const int number = static_cast<int>(out.size());
     // Every other try is strict; where none fits, the others still find a case.
     absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/tries % 2 == 0);
-    if (drawn.ok() && tries % 4 == 3) drawn = drawer.Near(*drawn);
+    if (drawn.ok() && near_declared && tries % 4 == 3) drawn = drawer.Near(*drawn);
     ++tries;
     ++draws;
     if (!drawn.ok()) {

@@ -71,6 +71,18 @@ absl::StatusOr<BuildRecord> BuildRecordFromJson(const json& in) {
   return out;
 }
 
+absl::StatusOr<std::map<std::string, std::string>> CompiledFromJson(JsonReader& reader) {
+  const json in = reader.OptionalChild("compiled", json::object());
+  std::map<std::string, std::string> out;
+  for (auto it = in.begin(); in.is_object() && it != in.end(); ++it) {
+    if (!it->is_string()) {
+      return absl::InvalidArgumentError("compiled: must be an object of blobs by key");
+    }
+    out[it.key()] = it->get<std::string>();
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string_view UnitKindName(UnitKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
@@ -101,6 +113,7 @@ json ToJson(const WorkUnit& unit) {
   if (unit.device_cap_ms > 0) out["device_cap_ms"] = unit.device_cap_ms;
   if (unit.incumbent) out["incumbent"] = ToJson(*unit.incumbent);
   if (unit.counters) out["counters"] = true;
+  if (!unit.compiled.empty()) out["compiled"] = unit.compiled;
   if (unit.duty_span_s > 0) out["duty_span_s"] = JsonNumber(unit.duty_span_s);
   return out;
 }
@@ -130,6 +143,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.Get("only_case", unit.only_case);
   reader.Get("time_cap_s", unit.time_cap_s);
   reader.Get("deadline_ms", unit.deadline_ms);
+  FETTLE_ASSIGN_OR_RETURN(unit.compiled, CompiledFromJson(reader));
   reader.GetOptional("device_cap_ms", unit.device_cap_ms);
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return unit;
@@ -149,6 +163,7 @@ json ToJson(const UnitResult& result) {
   if (result.against_incumbent) out["against_incumbent"] = ToJson(*result.against_incumbent);
   if (!result.counters.is_null()) out["counters"] = result.counters;
   if (!result.duty.is_null()) out["duty"] = result.duty;
+  if (!result.compiled.empty()) out["compiled"] = result.compiled;
   return out;
 }
 
@@ -174,6 +189,7 @@ absl::StatusOr<UnitResult> UnitResultFromJson(const json& in) {
   result.registration = reader.OptionalChild("registration", nullptr);
   result.counters = reader.OptionalChild("counters", nullptr);
   result.duty = reader.OptionalChild("duty", nullptr);
+  FETTLE_ASSIGN_OR_RETURN(result.compiled, CompiledFromJson(reader));
   FETTLE_RETURN_IF_ERROR(reader.Finish());
   return result;
 }

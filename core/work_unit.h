@@ -4,6 +4,7 @@
 // One leased piece of work and its result: the JSON documents that server and worker exchange.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,8 @@ struct WorkUnit {
   std::string only_case;              // `fettle try --case`: this label alone.
   double time_cap_s = 20;             // Per timed case.
   std::int64_t deadline_ms = 120000;  // For the whole unit, from its lease.
+  // What another worker compiled of it: the blob of each entry of the compile cache, by its key.
+  std::map<std::string, std::string> compiled;
   // The most device time that it may take: it ends there with UNMEASURABLE, kDeviceTimeReason. 0:
   // no limit.
   std::int64_t device_cap_ms = 0;
@@ -88,6 +91,7 @@ struct UnitResult {
   nlohmann::json counters;     // WorkUnit::counters: profiler/counters.h; else null.
   nlohmann::json duty;  // WorkUnit::duty_span_s: {"case", "points": profiler/duty.h}, or null.
   nlohmann::json registration;  // kRegister: mutations tried and rejected, lint findings.
+  std::map<std::string, std::string> compiled;  // kCompile: as WorkUnit's.
 };
 
 nlohmann::json ToJson(const WorkUnit& unit);

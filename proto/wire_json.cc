@@ -52,31 +52,37 @@ json ToJson(const v1::Budget& budget) {
 json ToJson(const v1::Job& job) {
   json counts = json::object();
   for (const auto& [verdict, count] : job.verdict_counts()) counts[verdict] = count;
-  return {{"id", job.id()},
-          {"task_digest", job.task_digest()},
-          {"task_name", job.task_name()},
-          {"target", job.target()},
-          {"proposer", job.proposer()},
-          {"state", JobStateName(job.state())},
-          {"message", job.message()},
-          {"budget", ToJson(job.budget())},
-          {"spent", ToJson(job.spent())},
-          {"candidate_count", job.candidate_count()},
-          {"verdict_counts", counts},
-          {"best_variant_id", job.best_variant_id()},
-          {"best_ratio_declared", job.best_ratio_declared()},
-          {"best_ratio_tuned", job.best_ratio_tuned()},
-          {"created_ns", ToNs(job.created())},
-          {"finished_ns", ToNs(job.finished())},
-          {"last_sequence", job.last_sequence()},
-          {"seed", job.seed()},
-          {"space_size", job.space_size()},
-          {"queue_position", job.queue_position()},
-          {"stage", job.stage()},
-          {"device_model", job.device_model()},
-          {"toolchain", job.toolchain()},
-          {"started_ns", ToNs(job.started())},
-          {"tuned_variant_id", job.tuned_variant_id()}};
+  json result = {{"id", job.id()},
+                 {"task_digest", job.task_digest()},
+                 {"task_name", job.task_name()},
+                 {"target", job.target()},
+                 {"proposer", job.proposer()},
+                 {"state", JobStateName(job.state())},
+                 {"message", job.message()},
+                 {"budget", ToJson(job.budget())},
+                 {"spent", ToJson(job.spent())},
+                 {"candidate_count", job.candidate_count()},
+                 {"verdict_counts", counts},
+                 {"best_variant_id", job.best_variant_id()},
+                 {"best_ratio_declared", job.best_ratio_declared()},
+                 {"best_ratio_tuned", job.best_ratio_tuned()},
+                 {"created_ns", ToNs(job.created())},
+                 {"finished_ns", ToNs(job.finished())},
+                 {"last_sequence", job.last_sequence()},
+                 {"seed", job.seed()},
+                 {"space_size", job.space_size()},
+                 {"queue_position", job.queue_position()},
+                 {"stage", job.stage()},
+                 {"device_model", job.device_model()},
+                 {"toolchain", job.toolchain()},
+                 {"started_ns", ToNs(job.started())},
+                 {"tuned_variant_id", job.tuned_variant_id()}};
+  if (job.has_device_use()) {
+    result["device_use"] = {{"allocated_s", job.device_use().allocated_s()},
+                            {"useful_s", job.device_use().useful_s()},
+                            {"idle_s", job.device_use().idle_s()}};
+  }
+  return result;
 }
 
 json ToJson(const v1::JobEvent& event) {

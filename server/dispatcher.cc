@@ -10,11 +10,17 @@
 #include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
+#include "server/dispatch_rules.h"
 #include "server/job_measures.h"
 #include "server/worker_hello.h"
 #include "store/candidate_store.h"
 
 namespace fettle {
+
+using dispatch::HasToolchain;
+using dispatch::IsAheadId;
+using dispatch::Serves;
+
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
@@ -31,17 +37,6 @@ DeviceReportRow ReportOf(const WorkerView& view, const std::string& device_id) {
 }
 
 constexpr std::size_t kMaxProven = 4096;
-
-bool Serves(const WorkerView& worker, const std::string& job_id) {
-  return worker.job_id.empty() || worker.job_id == job_id;
-}
-
-bool HasToolchain(const WorkerView& worker, const std::string& target,
-                  const std::string& toolchain) {
-  if (toolchain.empty()) return true;
-  const auto found = worker.toolchains.find(target);
-  return found != worker.toolchains.end() && found->second == toolchain;
-}
 
 }  // namespace
 
@@ -205,6 +200,9 @@ DeviceCapacity Dispatcher::Capacity(const DeviceChoice& choice, const std::strin
         ++devices;
       }
     }
+    if (worker.compiles_only() && worker.toolchains.contains(choice.target)) {
+      capacity.ahead += worker.slots;
+    }
     capacity.devices += devices;
     if (devices > 0) capacity.slots += worker.slots;
   }
@@ -214,6 +212,17 @@ DeviceCapacity Dispatcher::Capacity(const DeviceChoice& choice, const std::strin
 std::vector<WorkerView> Dispatcher::Workers() const {
   const std::lock_guard lock(mutex_);
   return views_;
+}
+
+bool Dispatcher::ChecksOnCpu() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(views_.begin(), views_.end(), [](const WorkerView& worker) {
+    const bool has_cpu =
+        std::any_of(worker.devices.begin(), worker.devices.end(),
+                    [](const OfferedDevice& device) { return device.target == "cpu"; });
+    return worker.state != "draining" && Serves(worker, "") &&
+           (has_cpu || (worker.compiles_only() && worker.toolchains.contains("cpu")));
+  });
 }
 
 DispatcherCounts Dispatcher::Counts() const {
@@ -266,6 +275,7 @@ SteadyTime Dispatcher::NextDeadline(SteadyTime now) const {
     if (unit->state == State::kLeased || unit->state == State::kUnclaimed) {
       next = std::min(next, unit->until);
     }
+    if (unit->ahead == Ahead::kUnderWay) next = std::min(next, unit->ahead_until);
     const bool choosy = unit->state == State::kPending && !unit->ticket.other_than.empty();
     if (choosy && unit->choosy_until > now) next = std::min(next, unit->choosy_until);
   }
@@ -290,6 +300,7 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   // The same process on a new connection: the old one is dead, whatever it looks like.
   for (auto& [old_link, old] : workers_) {
     if (old.view.id != hello.worker_id()) continue;
+    LoseCompiler(old_link);
     for (auto& [id, unit] : units_) {
       if (unit->holder == old_link && unit->state == State::kLeased) {
         unit->state = State::kUnclaimed;
@@ -312,6 +323,10 @@ void Dispatcher::HandleConnect(std::shared_ptr<WorkerLink> link, const v1::Hello
   welcome.mutable_welcome()->set_heartbeat_ms(options_.heartbeat.count());
   Tell(worker, std::move(welcome));
   for (const auto& [unit_id, attempt] : parsed->held) {
+    if (IsAheadId(unit_id)) {
+      if (!ResumeAhead(worker, unit_id, attempt)) TellCancel(worker, unit_id, attempt);
+      continue;
+    }
     const auto found = units_.find(unit_id);
     if (found != units_.end() && found->second->state == State::kUnclaimed &&
         found->second->ticket.row.attempt == attempt &&
@@ -387,6 +402,9 @@ void Dispatcher::HandleHeartbeat(Worker& worker, const v1::Heartbeat& heartbeat)
 }
 
 void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
+  if (IsAheadId(done.unit_id())) {
+    return EndAhead(link, done.unit_id(), done.attempt(), &done.result_json());
+  }
   if (const UnitAttempt attempt(done.unit_id(), done.attempt()); cancelled_.contains(attempt)) {
     ChargeCancelled(attempt, DeviceMsOf(done.result_json()));
   }
@@ -442,6 +460,9 @@ void Dispatcher::HandleDone(WorkerLink* link, const v1::UnitDone& done) {
 }
 
 void Dispatcher::HandleReturned(WorkerLink* link, const v1::UnitReturned& returned) {
+  if (IsAheadId(returned.unit_id())) {
+    return EndAhead(link, returned.unit_id(), returned.attempt(), nullptr);
+  }
   Acknowledge(link, returned.unit_id(), returned.attempt());
   const std::optional<std::int64_t> device_ms =
       returned.has_device_ms() ? std::optional(returned.device_ms()) : std::nullopt;
@@ -475,6 +496,7 @@ void Dispatcher::HandleDisconnect(WorkerLink* link, const std::string& reason) {
     if (cancelled.holder == link) silent.push_back(attempt);
   }
   for (const UnitAttempt& attempt : silent) ChargeCancelled(attempt, std::nullopt);
+  LoseCompiler(link);
   for (auto& [unit_id, unit] : units_) {
     if (unit->holder != link) continue;
     if (unit->state == State::kLeased) {
@@ -602,6 +624,7 @@ void Dispatcher::Expire(SteadyTime now) {
   }
   for (const UnitAttempt& attempt : unanswered) ChargeCancelled(attempt, std::nullopt);
   for (auto& [id, unit] : units_) {
+    if (unit->ahead == Ahead::kUnderWay && now >= unit->ahead_until) StopAhead(*unit);
     if (now < unit->until) continue;
     if (unit->state == State::kUnclaimed) {
       GiveBack(*unit, "the server restarted and its worker did not come back", /*counts=*/false);
@@ -617,6 +640,13 @@ void Dispatcher::Expire(SteadyTime now) {
 
 bool Dispatcher::Runs(const Worker& worker, const UnitTicket& ticket) {
   const WorkUnit& unit = ticket.unit;
+  // What needs no device; check mode is correctness on the cpu.
+  const bool anywhere =
+      unit.kind == UnitKind::kCompile || (unit.check_mode && unit.target == "cpu");
+  if (anywhere && worker.view.compiles_only()) {
+    return worker.view.toolchains.contains(unit.target) &&
+           HasToolchain(worker.view, unit.target, ticket.toolchain);
+  }
   if (!HasToolchain(worker.view, unit.target, ticket.toolchain)) return false;
   for (const OfferedDevice& device : worker.view.devices) {
     if (device.target == unit.target &&
@@ -673,24 +703,41 @@ void Dispatcher::Reserve() {
   }
 }
 
-int Dispatcher::Room(const Worker& worker) const {
-  const auto sharing = static_cast<std::size_t>(std::count_if(
-      workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.draining; }));
-  const std::size_t share = units_.size() / std::max<std::size_t>(sharing, 1) + 1;
-  return std::min(worker.view.slots,
-                  static_cast<int>(std::max(share, 2 * worker.view.devices.size())));
+Dispatcher::Round Dispatcher::BeginRound() const {
+  Round round;
+  for (const auto& [link, worker] : workers_) {
+    if (worker.draining) continue;
+    if (worker.view.compiles_only()) {
+      round.compilers.push_back(&worker);
+    } else {
+      ++round.sharing;
+    }
+  }
+  return round;
+}
+
+int Dispatcher::Room(const Worker& worker, const Round& round) const {
+  const std::size_t least = 2 * worker.view.devices.size();
+  const bool leaves_rest = std::any_of(
+      round.compilers.begin(), round.compilers.end(),
+      [&](const Worker* other) { return dispatch::CompilesFor(other->view, worker.view); });
+  if (leaves_rest) return std::min(worker.view.slots, static_cast<int>(least));
+  const std::size_t share = units_.size() / std::max<std::size_t>(round.sharing, 1) + 1;
+  return std::min(worker.view.slots, static_cast<int>(std::max(share, least)));
 }
 
 void Dispatcher::AssignAll() {
   Reserve();
+  const Round round = BeginRound();
   bool any = true;
   while (any && !rotation_.empty()) {
     any = false;
     // One unit per worker and round, so that a wide worker does not starve the others.
     for (auto& [link, worker] : workers_) {
-      if (!worker.draining && worker.view.held < Room(worker)) any |= AssignOne(worker);
+      if (!worker.draining && worker.view.held < Room(worker, round)) any |= AssignOne(worker);
     }
   }
+  CompileAhead();
 }
 
 bool Dispatcher::AssignOne(Worker& worker) {
@@ -706,10 +753,15 @@ bool Dispatcher::AssignOne(Worker& worker) {
       const Unit& unit = *units_.at(*it);
       if (reserved.empty() ? unit.ticket.deaths > 0 : *it != reserved) continue;
       if (!Runs(worker, unit.ticket) || WaitsForAnother(unit, worker)) continue;
-      if (chosen == queue.end() ||
-          Urgency(unit.ticket.unit.kind) < Urgency(units_.at(*chosen)->ticket.unit.kind)) {
-        chosen = it;
+      if (unit.ahead == Ahead::kUnderWay) continue;
+      if (!worker.view.compiles_only() && unit.ticket.unit.kind == UnitKind::kCompile &&
+          CompilerIsFree(unit.ticket)) {
+        continue;
       }
+      const auto rank = [](const Unit& one) {
+        return std::pair(Urgency(one.ticket.unit.kind), one.ahead != Ahead::kOver);
+      };
+      if (chosen == queue.end() || rank(unit) < rank(*units_.at(*chosen))) chosen = it;
     }
     if (chosen == queue.end()) continue;
     const std::string id = *chosen;
@@ -777,6 +829,7 @@ bool Dispatcher::Commit() {
 void Dispatcher::Forget(const std::string& unit_id) {
   const auto found = units_.find(unit_id);
   if (found == units_.end()) return;
+  StopAhead(*found->second);
   const std::string job = found->second->ticket.row.job_id;
   if (const auto queue = pending_.find(job); queue != pending_.end()) {
     std::erase(queue->second, unit_id);

@@ -54,6 +54,9 @@ struct WorkerView {
   std::vector<DeviceReport> reports;              // As its last heartbeat said.
   std::int64_t connected_ns = 0;
   int slots = 0, held = 0;
+
+  // Without a device: it compiles ahead for workers that have one.
+  bool compiles_only() const { return devices.empty(); }
 };
 
 // What a job settles on before it starts: figures of different models are never compared.
@@ -65,6 +68,7 @@ struct DeviceChoice {
 struct DeviceCapacity {
   int slots = 0;  // Units that the workers can hold.
   int devices = 0;
+  int ahead = 0;  // Units that others can compile meanwhile.
 };
 
 // How a unit ended, for its owner.
@@ -95,9 +99,10 @@ struct UnitTicket {
 // Units now, and what became of leases since the start.
 struct DispatcherCounts {
   std::int64_t pending = 0, leased = 0;
-  std::int64_t leases = 0;    // Handed out.
-  std::int64_t results = 0;   // Ended with a result.
-  std::int64_t returned = 0;  // Ended without: given back, lost or too late.
+  std::int64_t leases = 0;          // Handed out.
+  std::int64_t results = 0;         // Ended with a result.
+  std::int64_t returned = 0;        // Ended without: given back, lost or too late.
+  std::int64_t compiled_ahead = 0;  // Evaluations that another worker had compiled before.
 };
 
 struct DispatcherOptions {
@@ -113,6 +118,9 @@ struct DispatcherOptions {
 // and after kMaxUnitAttempts failures the unit is poison. That a worker died says nothing about
 // what it held: such a unit runs alone the next time, on a worker that has delivered results
 // before, and only if that one dies too it is a failure. Jobs take turns.
+//
+// Workers without a device take units of kind compile, and compile evaluations that wait for a
+// device. The latter is no attempt of the unit and leaves no row: its loss costs a compile.
 //
 // All state belongs to one thread; every call only posts to it. Thread-safe.
 class Dispatcher {
@@ -148,6 +156,8 @@ class Dispatcher {
   std::optional<DeviceChoice> Choose(const std::string& target, const std::string& job_id) const;
   // What connected workers offer of that device and toolchain (where they are named) for the job.
   DeviceCapacity Capacity(const DeviceChoice& device, const std::string& job_id) const;
+  // Whether a worker that serves any job can run the cpu's check mode.
+  bool ChecksOnCpu() const;
   std::vector<WorkerView> Workers() const;
   DispatcherCounts Counts() const;
 
@@ -156,6 +166,8 @@ class Dispatcher {
 
  private:
   enum class State { kPending, kLeased, kUnclaimed, kDelivered };
+  // Of compiling a unit before it is leased.
+  enum class Ahead { kNot, kUnderWay, kOver };
   struct Unit {
     UnitTicket ticket;
     State state = State::kPending;
@@ -164,6 +176,10 @@ class Dispatcher {
     std::chrono::steady_clock::time_point leased{};  // kLeased, since this start.
     std::chrono::steady_clock::time_point choosy_until{};  // Then it takes any worker.
     bool alone = false;  // kLeased: nothing else runs there, and the worker is a proven one.
+    Ahead ahead = Ahead::kNot;
+    WorkerLink* compiler = nullptr;                       // kUnderWay: who compiles it.
+    std::chrono::steady_clock::time_point ahead_until{};  // kUnderWay: then it goes without.
+    int compilers_lost = 0;  // Workers that were gone before they had compiled it.
   };
   struct Worker {
     std::shared_ptr<WorkerLink> link;
@@ -214,6 +230,20 @@ class Dispatcher {
   void AssignAll();
   bool AssignOne(Worker& worker);
   void Lease(Unit& unit, Worker& worker);
+  // Has workers without a device compile what waits for one (dispatcher_ahead.cc).
+  void CompileAhead();
+  void TellAhead(Unit& unit, Worker& worker);
+  bool CanCompile(const Worker& worker, const UnitTicket& ticket) const;
+  // Whether a worker without a device could take it now: those with one leave it then.
+  bool CompilerIsFree(const UnitTicket& ticket) const;
+  // `result`: null where there is none.
+  void EndAhead(WorkerLink* link, const std::string& ahead_id, int attempt,
+                const std::string* result_json);
+  void StopAhead(Unit& unit);
+  // The worker's session is over: others may compile what it had.
+  void LoseCompiler(WorkerLink* link);
+  // Whether the unit is still to be compiled; then the worker that has come back goes on with it.
+  bool ResumeAhead(Worker& worker, const std::string& ahead_id, int attempt);
   // Writes the collected row changes, and has the collected actions run once they are on the disk.
   // False: kept for later.
   bool Commit();
@@ -223,10 +253,16 @@ class Dispatcher {
   std::chrono::steady_clock::time_point NextDeadline(
       std::chrono::steady_clock::time_point now) const;
   static bool Runs(const Worker& worker, const UnitTicket& ticket);
+  // Who takes part in a round of leases.
+  struct Round {
+    std::size_t sharing = 0;               // Workers with a device that do not drain.
+    std::vector<const Worker*> compilers;  // Those without that do not drain.
+  };
+  Round BeginRound() const;
   // Units that the worker may hold now: no more than its share, so that a wide worker that came
   // first does not hold what others wait for; at least one on each device and one that compiles
-  // meanwhile.
-  int Room(const Worker& worker) const;
+  // meanwhile. No more than those where another worker can compile the rest.
+  int Room(const Worker& worker, const Round& round) const;
   // Keeps workers free for units that run alone.
   void Reserve();
   // Whether the unit should wait for another worker than this one.

@@ -229,7 +229,7 @@ int JobRun::Window() const {
   // Beyond a few machines: one on each device and one that compiles meanwhile. The rest of the
   // slots would only be filled with candidates that know less.
   const int most = std::max(kMaxWindow, 2 * capacity.devices + 1);
-  return std::clamp(capacity.slots + 1, kMinWindow, most);
+  return std::clamp(capacity.slots + capacity.ahead + 1, kMinWindow, most);
 }
 
 absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {

@@ -47,6 +47,9 @@ inline constexpr std::chrono::milliseconds kHeartbeat{1'000};
 inline constexpr std::chrono::milliseconds kHeartbeatLost{4'500};  // Silence that ends a session.
 // A confirmation waits so long for another device than the one that was fast before.
 inline constexpr std::chrono::milliseconds kOtherDevice{5'000};
+// A unit waits so long for a worker that compiles it ahead, and is lost with so many of them.
+inline constexpr std::chrono::milliseconds kCompileAhead{150'000};
+inline constexpr int kMaxCompilersLost = 2;
 inline constexpr std::chrono::milliseconds kLeaseSlack{5'000};  // Beyond the unit's deadline.
 // A worker that was told to stop a unit says within this time what device time it took.
 inline constexpr std::chrono::milliseconds kCancelGrace{5'000};

@@ -302,7 +302,7 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
     unit.check_mode = true;
     unit.target = "cpu";
     if (job.target != "cpu") unit.device_model.clear();
-    if (!services_.dispatcher->Choose("cpu", "").has_value()) return errors::NoWorkerFor("cpu");
+    if (!services_.dispatcher->ChecksOnCpu()) return errors::NoWorkerFor("cpu");
   }
   // Until the try has ended, or its worker says what a stopped one took.
   const auto reservation = std::make_shared<TryReservation>(services_.device_time);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/optimizer_calls.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +19,7 @@
 #include "server/timestamps.h"
 #include "store/agent_call_store.h"
 #include "store/candidate_store.h"
+#include "store/fleet_store.h"
 #include "store/job_store.h"
 #include "store/variant_store.h"
 
@@ -66,6 +69,24 @@ absl::StatusOr<OptimizerCalls::Counts> OptimizerCalls::Verdicts(const JobRow& ro
   return verdicts;
 }
 
+absl::Status OptimizerCalls::AddDeviceUse(const JobRow& row, v1::Job& job) const {
+  std::int64_t held_s = 0;
+  FETTLE_RETURN_IF_ERROR(parts_.store.Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, row.id));
+    return absl::OkStatus();
+  }));
+  if (held_s == 0) return absl::OkStatus();
+  v1::DeviceUse& use = *job.mutable_device_use();
+  use.set_allocated_s(static_cast<double>(held_s));
+  use.set_useful_s(static_cast<double>(row.spent.device_ms) / 1000);
+  use.set_idle_s(std::max(0.0, use.allocated_s() - use.useful_s()));
+  job.set_message(job.message() + (job.message().empty() ? "" : "; ") +
+                  fmt::format("held {:.2f} device-hours, used {:.2f} of them ({:.0f} %)",
+                              use.allocated_s() / 3600, use.useful_s() / 3600,
+                              100 * use.useful_s() / use.allocated_s()));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Job> OptimizerCalls::Describe(const JobRow& row) const {
   FETTLE_ASSIGN_OR_RETURN(const Counts verdicts, Verdicts(row));
   v1::Job job = JobToProto(row, verdicts);
@@ -76,10 +97,7 @@ absl::StatusOr<v1::Job> OptimizerCalls::Describe(const JobRow& row) const {
     if (!waiting.empty()) job.set_message(ValidUtf8(waiting));
     job.set_queue_position(parts_.jobs.QueuePosition(row.id));
   }
-  if (const std::string use = parts_.fleet == nullptr ? "" : parts_.fleet->DescribeUse(row);
-      !use.empty()) {
-    job.set_message(job.message() + (job.message().empty() ? "" : "; ") + use);
-  }
+  FETTLE_RETURN_IF_ERROR(AddDeviceUse(row, job));
   return job;
 }
 

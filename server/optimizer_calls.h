@@ -68,6 +68,8 @@ class OptimizerCalls {
   // The row of a job, and as clients see it.
   absl::StatusOr<JobRow> Job(const std::string& id) const;
   absl::StatusOr<v1::Job> Describe(const JobRow& row) const;
+  // How long devices were held for the job, and what of that its units used.
+  absl::Status AddDeviceUse(const JobRow& row, v1::Job& job) const;
 
   const OptimizerParts& parts() const { return parts_; }
 

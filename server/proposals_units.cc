@@ -119,7 +119,7 @@ absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest&
     unit.check_mode = true;
     unit.target = "cpu";
     if (job.target != "cpu") unit.device_model.clear();
-    if (!parts_.dispatcher.Choose("cpu", "").has_value()) {
+    if (!parts_.dispatcher.ChecksOnCpu()) {
       return WithErrorCode(errors::NoWorkerFor("cpu"), "no_worker");
     }
   } else if (mode != "check" && mode != "measure" && mode != "counters") {

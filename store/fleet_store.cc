@@ -32,4 +32,13 @@ absl::StatusOr<std::int64_t> SumAllocations(Connection& db, std::string_view job
   return sum;
 }
 
+absl::StatusOr<std::int64_t> SumAllocatedUse(Connection& db) {
+  FETTLE_ASSIGN_OR_RETURN(
+      BorrowedStatement select,
+      db.Cached("SELECT coalesce(sum(spent_device_ms), 0) FROM jobs WHERE id IN "
+                "(SELECT job_id FROM allocations WHERE devices > 0)"));
+  FETTLE_RETURN_IF_ERROR(select->Step().status());
+  return select->Int64(0);
+}
+
 }  // namespace fettle

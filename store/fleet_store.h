@@ -20,4 +20,7 @@ absl::Status PutAllocation(Connection& db, std::string_view job_id, std::string_
 // Seconds of devices that were held for a job, or for all of them where `job_id` is empty.
 absl::StatusOr<std::int64_t> SumAllocations(Connection& db, std::string_view job_id);
 
+// Of the devices' time above, what units of those jobs used: milliseconds.
+absl::StatusOr<std::int64_t> SumAllocatedUse(Connection& db);
+
 }  // namespace fettle

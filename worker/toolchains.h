@@ -29,6 +29,8 @@ class Toolchains {
   // [{name, identity, targets}], targets among those fettle knows.
   nlohmann::json Describe() const;
   bool empty() const { return compilers_.empty(); }
+  // Of all of them; null where there is none.
+  CompileCache* cache() const { return cache_.get(); }
   const std::vector<std::string>& missing() const { return missing_; }
 
  private:

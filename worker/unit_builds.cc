@@ -42,7 +42,11 @@ absl::StatusOr<Compiled> CompileOne(const BuildContext& context, const CompileRe
                                     const std::string& key) {
   const LaneGate::Ticket ticket = context.gate->EnterCompile(context.stop);
   if (!ticket) return absl::CancelledError("the unit was cancelled before it was compiled");
+  const std::string cache_key =
+      context.ahead == nullptr ? "" : CompileKey(*context.compiler, request);
+  if (context.ahead != nullptr) context.ahead->Fetch(cache_key);
   FETTLE_ASSIGN_OR_RETURN(CompileResult result, context.compiler->Compile(request, context.stop));
+  if (context.ahead != nullptr && context.keep) context.ahead->Keep(cache_key, result);
   Compiled compiled;
   compiled.accepted = result.accepted;
   compiled.build.key = key;

@@ -13,6 +13,7 @@
 #include "core/task.h"
 #include "core/work_unit.h"
 #include "device/runner_session.h"
+#include "worker/compiled_ahead.h"
 #include "worker/lane_gate.h"
 
 namespace fettle {
@@ -43,6 +44,8 @@ struct BuildContext {
   KernelCompiler* compiler = nullptr;
   LaneGate* gate = nullptr;
   std::stop_token stop;
+  CompiledAhead* ahead = nullptr;  // May be null: nothing comes from other workers.
+  bool keep = false;               // Stores what is compiled for other workers, too.
 };
 
 // Compiles what the cases need, builds at once as the gate allows. A rejection ends it: `rejected`.

@@ -52,7 +52,7 @@ std::vector<BoundCase> UnitJob::CheckModeCases() const {
   return small;
 }
 
-BuildContext UnitJob::CheckContext() const {
+BuildContext UnitJob::CheckContext() {
   BuildContext context = Context();
   if (on_cpu() || services_.check_lane == nullptr) return context;
   context.target = services_.check_lane->device().target;

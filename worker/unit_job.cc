@@ -50,7 +50,9 @@ std::int64_t ThreadsOf(const BoundPlan& plan) {
 }  // namespace
 
 UnitJob::UnitJob(const WorkUnit& unit, UnitServices services)
-    : unit_(unit), services_(std::move(services)) {
+    : unit_(unit),
+      services_(std::move(services)),
+      ahead_(unit.compiled, services_.cache, *services_.blobs) {
   result_.unit_id = unit.id;
   result_.attempt = unit.attempt;
   candidate_ = unit.kind == UnitKind::kRegister ? BaselineKernel() : unit.candidate;
@@ -61,12 +63,14 @@ void UnitJob::Progress(const std::string& line) {
   if (services_.progress) services_.progress(line);
 }
 
-BuildContext UnitJob::Context() const {
+BuildContext UnitJob::Context() {
   return {.task = services_.task.get(),
           .target = services_.target,
           .compiler = services_.compiler,
           .gate = services_.gate,
-          .stop = services_.stop};
+          .stop = services_.stop,
+          .ahead = &ahead_,
+          .keep = unit_.kind == UnitKind::kCompile};
 }
 
 KernelUnderTest UnitJob::BaselineKernel() const {
@@ -205,13 +209,15 @@ absl::StatusOr<std::vector<BoundCase>> UnitJob::DrawHeldOut() const {
   const Task& task = *services_.task;
   const std::int64_t most = RunsOnHost() ? kCpuHeldOutBytes : kGpuHeldOutBytes;
   if (!candidate_.kernel.guards.empty()) {
-    absl::StatusOr<std::vector<BoundCase>> claimed =
-        task.DrawHeldOut(unit_.held_out_seed, most, [&](const BoundCase& one) {
+    absl::StatusOr<std::vector<BoundCase>> claimed = task.DrawHeldOut(
+        unit_.held_out_seed, most,
+        [&](const BoundCase& one) {
           std::string cause = TooLarge(one);
           const absl::StatusOr<bool> supported = task.Supports(candidate_.kernel, one);
           if (cause.empty() && !(supported.ok() && *supported)) cause = "the kernel's `requires`";
           return cause;
-        });
+        },
+        /*near_declared=*/true);
     if (claimed.ok()) return claimed;
   }
   return task.DrawHeldOut(unit_.held_out_seed, most,
@@ -509,6 +515,7 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
         "fettle reproduce {} --job {} --task FOLDER", unit_.candidate.digest, unit_.job_id);
   }
   result_.environment = Environment();
+  result_.compiled = ahead_.kept();
   if (!result_.registration.is_object()) result_.registration = nlohmann::json::object();
   result_.wall_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)

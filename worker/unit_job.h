@@ -34,6 +34,7 @@ struct UnitServices {
   Lane* check_lane = nullptr;
   KernelCompiler* check_compiler = nullptr;
   BlobStore* blobs = nullptr;
+  CompileCache* cache = nullptr;              // Of `compiler`; may be null.
   std::function<void(std::string)> progress;  // May be empty.
   std::stop_token stop;
 };
@@ -70,7 +71,7 @@ class UnitJob {
   absl::StatusOr<std::string> CheckOnCpuAt(int lanes, const std::vector<BoundCase>& small,
                                            RunnerClient& runner, Reference& reference,
                                            VerificationReport* report);
-  BuildContext CheckContext() const;
+  BuildContext CheckContext();
   std::vector<BoundCase> CheckModeCases() const;
   // Warp widths of the check builds.
   std::vector<int> CheckModeWidths() const;
@@ -117,7 +118,7 @@ class UnitJob {
                                                             const std::vector<BoundCase>& cases,
                                                             bool with_baseline, Going* going);
   VerifyOptions MakeVerifyOptions() const;
-  BuildContext Context() const;
+  BuildContext Context();
   // Tells what the unit does from now on; how long each took is in the result's environment.
   void Progress(const std::string& line);
   absl::Status Record(const BuiltKernel& built);
@@ -148,6 +149,7 @@ class UnitJob {
   std::vector<BoundCase> cases_;              // All of the unit.
   std::map<std::string, bool> supported_;     // By case label.
   std::map<std::string, BuiltKernel> built_;  // By digest, fast mode.
+  CompiledAhead ahead_;
   std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> stages_;
   nlohmann::json hot_ = nlohmann::json::object();     // By case label: TimeHot's medians.
   std::optional<VerificationReport> checked_on_cpu_;  // What CheckOnCpu saw.

@@ -77,7 +77,7 @@ class UnitRunnerImpl final : public UnitRunner {
   DeviceReports reports_;
   const Toolchains toolchains_;
   const std::vector<std::unique_ptr<Lane>> lanes_;
-  // A cpu of its own for check mode of other devices' kernels; null without other devices.
+  // A cpu of its own for check mode of other devices' kernels; null where the cpu is offered alone.
   const std::unique_ptr<Lane> check_lane_;
   LaneGate gate_;
   std::mutex mutex_;
@@ -110,6 +110,10 @@ absl::StatusOr<std::shared_ptr<const Task>> UnitRunnerImpl::TaskOf(const WorkUni
 // The device of the unit's target and model with the least to do.
 absl::StatusOr<Lane*> UnitRunnerImpl::LaneFor(const WorkUnit& unit) {
   Lane* best = nullptr;
+  // A worker without devices still has a cpu for what is not timed.
+  if (lanes_.empty() && check_lane_ != nullptr && unit.check_mode && unit.target == "cpu") {
+    return check_lane_.get();
+  }
   for (const auto& lane : lanes_) {
     const DeviceInfo& device = lane->device();
     const bool fits = device.target.name == unit.target &&
@@ -153,6 +157,7 @@ absl::StatusOr<UnitResult> UnitRunnerImpl::Run(const WorkUnit& unit, BlobStore& 
   }
   const UnitStop limited(stop, std::chrono::milliseconds(unit.deadline_ms));
   services.gate = &gate_;
+  services.cache = toolchains_.cache();
   services.blobs = &blobs;
   services.progress = progress;
   services.stop = limited.token();
@@ -253,7 +258,10 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
     options.cache_dir = temporary = fresh;
   }
   TemporaryFolder folder(std::move(temporary));
-  const bool all_devices = options.device_ids.empty();
+  if (options.compile_only && (!options.device_ids.empty() || !options.emulators_file.empty())) {
+    return absl::InvalidArgumentError("a worker that only compiles offers no devices");
+  }
+  const bool all_devices = options.device_ids.empty() && !options.compile_only;
   if (all_devices) {
     options.device_ids = {"cpu"};
   }
@@ -285,7 +293,7 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
   }
   const bool gpu = std::any_of(lanes.open.begin(), lanes.open.end(),
                                [](const std::unique_ptr<Lane>& lane) { return !lane->on_cpu(); });
-  Toolchains toolchains = Toolchains::Find(options.cache_dir, gpu);
+  Toolchains toolchains = Toolchains::Find(options.cache_dir, gpu || options.compile_only);
   if (toolchains.empty()) {
     return absl::UnavailableError("no compiler for any target was found; install g++");
   }
@@ -293,7 +301,7 @@ absl::StatusOr<std::unique_ptr<UnitRunner>> UnitRunner::Create(UnitRunnerOptions
                        ? options.compile_jobs
                        : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::unique_ptr<Lane> check_lane;
-  if (gpu) {
+  if (gpu || options.compile_only) {
     lane_options.emulator.reset();
     absl::StatusOr<std::unique_ptr<Lane>> cpu = OpenLane("cpu", lane_options);
     if (cpu.ok()) check_lane = *std::move(cpu);

@@ -21,6 +21,7 @@ struct UnitRunnerOptions {
   std::string runner_path;  // fettle-runner; empty: beside this program's own binary.
   std::string cache_dir;    // Compile cache and references; empty: a fresh temporary folder.
   std::vector<std::string> device_ids;  // Empty: every device found. "cpu" always exists.
+  bool compile_only = false;            // Offers no device; compiles for all targets it can.
   int compile_jobs = 0;                 // 0: one per core.
   // Of the results of one task's reference that are kept in memory; 0: an eighth of the machine's
   // memory, at most 4 GiB.

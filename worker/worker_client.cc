@@ -130,6 +130,7 @@ int Client::slots() const {
   for (const DeviceInfo& device : runner_.devices()) {
     slots += device.target.vendor == Vendor::kCpu ? 2 : 1 + std::clamp(cores, 1, kMostAhead);
   }
+  if (runner_.devices().empty()) slots = std::min(cores, kMostAhead);  // It only compiles.
   return std::clamp(slots, 2, 64);
 }
 

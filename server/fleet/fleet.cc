@@ -19,6 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestPause{300'000};
+// Of workers that only compile: one has several cores, and a device's worker holds two units.
+constexpr std::int64_t kUnitsPerCompiler = 8;
+constexpr std::int64_t kHeldByDevice = 2;
 constexpr std::size_t kNameBytes = 8;  // Of the data folder's id, in the names of Slurm jobs.
 
 std::string Plural(int count, std::string_view noun) {
@@ -71,26 +74,18 @@ void Fleet::Poke() {
 
 std::string Fleet::Describe(const std::string& job_id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = texts_.find(job_id);
-  return found == texts_.end() ? "" : found->second;
+  std::string text;
+  for (const bool compiles : {false, true}) {
+    const auto found = texts_.find(KeyOf(job_id, compiles));
+    if (found == texts_.end() || found->second.empty()) continue;
+    text += (text.empty() ? "" : "; ") + std::string(compiles ? "compiling: " : "") + found->second;
+  }
+  return text;
 }
 
 FleetCounts Fleet::Counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
-}
-
-std::string Fleet::DescribeUse(const JobRow& job) const {
-  std::int64_t held_s = 0;
-  const absl::Status read = parts_.store.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, job.id));
-    return absl::OkStatus();
-  });
-  if (!read.ok() || held_s == 0) return "";
-  const double held_h = static_cast<double>(held_s) / 3600;
-  const double used_h = static_cast<double>(job.spent.device_ms) / 3.6e6;
-  return fmt::format("held {:.2f} device-hours, used {:.2f} of them ({:.0f} %)", held_h, used_h,
-                     100 * used_h / held_h);
 }
 
 void Fleet::Loop() {
@@ -108,21 +103,14 @@ void Fleet::Tick() {
   const std::vector<JobDemand> demands = parts_.demands();
   std::map<std::string, int> connected;  // Since the pool was asked last.
   for (const WorkerView& worker : parts_.dispatcher.Workers()) {
-    const auto pool = pools_.find(worker.job_id);
+    const auto pool = pools_.find(KeyOf(worker.job_id, worker.compiles_only()));
     if (pool != pools_.end() && worker.connected_ns >= pool->second.asked_ns) {
-      ++connected[worker.job_id];
+      ++connected[pool->first];
     }
   }
   for (const JobDemand& demand : demands) {
-    const absl::StatusOr<Pool*> pool = PoolFor(demand);
-    absl::Status kept = pool.status();
-    if (pool.ok()) {
-      if (*pool == nullptr) continue;  // No workers are started for this target.
-      kept = Keep(demand, **pool, connected[demand.job_id]);
-    }
-    if (!kept.ok()) {
-      Tell(demand.job_id, fmt::format("no answer about workers, asks again: {}", StatusText(kept)));
-    }
+    KeepPool(demand, /*compiles=*/false, connected);
+    KeepPool(demand, /*compiles=*/true, connected);
   }
   Release(demands);
   FleetCounts counts;
@@ -135,22 +123,40 @@ void Fleet::Tick() {
   counts_ = counts;
 }
 
-std::string Fleet::NameOf(const std::string& job_id) const {
-  return fmt::format("fettle-{}-{}", parts_.data_dir_id.substr(0, kNameBytes), job_id);
+std::string Fleet::NameOf(const std::string& key) const {
+  return fmt::format("fettle-{}-{}", parts_.data_dir_id.substr(0, kNameBytes), key);
 }
 
-std::string Fleet::FolderOf(const std::string& job_id) const {
-  return config_.folder + "/" + job_id;
+std::string Fleet::FolderOf(const std::string& key) const { return config_.folder + "/" + key; }
+
+std::string Fleet::KeyOf(const std::string& job_id, bool compiles) {
+  return job_id + (compiles ? "-compile" : "");
 }
 
-absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
-  if (const auto found = pools_.find(demand.job_id); found != pools_.end()) return &found->second;
-  const auto target =
-      demand.target == "auto" ? config_.targets.begin() : config_.targets.find(demand.target);
-  if (target == config_.targets.end()) return nullptr;
+void Fleet::KeepPool(const JobDemand& demand, bool compiles,
+                     const std::map<std::string, int>& connected) {
+  const std::string key = KeyOf(demand.job_id, compiles);
+  const absl::StatusOr<Pool*> pool = PoolFor(demand, compiles);
+  absl::Status kept = pool.status();
+  if (pool.ok()) {
+    if (*pool == nullptr) return;
+    const auto came = connected.find(key);
+    kept = Keep(demand, key, **pool, came == connected.end() ? 0 : came->second);
+  }
+  if (!kept.ok()) {
+    Tell(key, fmt::format("no answer about workers, asks again: {}", StatusText(kept)));
+  }
+}
+
+absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand, bool compiles) {
+  const std::string key = KeyOf(demand.job_id, compiles);
+  if (const auto found = pools_.find(key); found != pools_.end()) return &found->second;
+  const auto& targets = compiles ? config_.compilers : config_.targets;
+  const auto target = demand.target == "auto" ? targets.begin() : targets.find(demand.target);
+  if (target == targets.end() || target->second.width == 0) return nullptr;
   SlurmPoolOptions options;
-  options.name = NameOf(demand.job_id);
-  options.folder = FolderOf(demand.job_id);
+  options.name = NameOf(key);
+  options.folder = FolderOf(key);
   options.program = config_.program;
   options.token_file = options.folder + "/token";
   options.endpoint = config_.endpoint;
@@ -158,8 +164,9 @@ absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
   options.server_name = config_.server_name;
   options.target = target->second;
   if (!demand.account.empty()) options.target.account = demand.account;
-  if (!demand.partition.empty()) options.target.partition = demand.partition;
-  if (!demand.qos.empty()) options.target.qos = demand.qos;
+  // A job names where its devices are.
+  if (!demand.partition.empty() && !compiles) options.target.partition = demand.partition;
+  if (!demand.qos.empty() && !compiles) options.target.qos = demand.qos;
   FETTLE_RETURN_IF_ERROR(MakeFolder(options.folder));
   // Workers that an earlier server started hold the token of this file.
   const absl::StatusOr<std::string> token = ReadSecretFile(options.token_file);
@@ -170,17 +177,23 @@ absl::StatusOr<Fleet::Pool*> Fleet::PoolFor(const JobDemand& demand) {
     std::filesystem::permissions(options.token_file, std::filesystem::perms::owner_read |
                                                          std::filesystem::perms::owner_write);
   }
-  Pool& pool = pools_[demand.job_id];
+  Pool& pool = pools_[key];
+  pool.job_id = demand.job_id;
+  pool.compiles = compiles;
   pool.target = options.target;
   pool.pause = milliseconds(config_.poll_ms);
   pool.workers = std::make_unique<SlurmPool>(slurm_, std::move(options));
   return &pool;
 }
 
-absl::Status Fleet::Keep(const JobDemand& demand, Pool& pool, int connected) {
-  const std::int64_t devices = pool.target.devices;
-  pool.counts.wanted = static_cast<int>(
-      std::min<std::int64_t>((demand.units + devices - 1) / devices, pool.target.width));
+absl::Status Fleet::Keep(const JobDemand& demand, const std::string& key, Pool& pool,
+                         int connected) {
+  // What the device's worker holds anyway needs no other to compile it.
+  const std::int64_t units =
+      pool.compiles ? std::max<std::int64_t>(demand.units - kHeldByDevice, 0) : demand.units;
+  const std::int64_t share = pool.compiles ? kUnitsPerCompiler : pool.target.devices;
+  pool.counts.wanted =
+      static_cast<int>(std::min<std::int64_t>((units + share - 1) / share, pool.target.width));
   FETTLE_ASSIGN_OR_RETURN(PoolState state, pool.workers->State());
   const int there = state.running + state.pending;
   const auto now = parts_.clock.Steady();
@@ -195,27 +208,27 @@ absl::Status Fleet::Keep(const JobDemand& demand, Pool& pool, int connected) {
     }
     if (!asked.ok()) return asked.status();
     if (*asked > 0) {
-      spdlog::info("workers_asked job_id={} workers={} wanted={}", demand.job_id, *asked,
-                   pool.counts.wanted);
+      spdlog::info("workers_asked job_id={} workers={} wanted={} compile={}", demand.job_id, *asked,
+                   pool.counts.wanted, pool.compiles);
     }
     FETTLE_ASSIGN_OR_RETURN(state, pool.workers->State());
   }
   pool.counts.running = state.running;
   pool.counts.pending = state.pending;
-  FETTLE_RETURN_IF_ERROR(Record(demand.job_id, pool, state));
+  FETTLE_RETURN_IF_ERROR(Record(pool, state));
   std::string text = TextOf(state, pool.counts.wanted);
   if (state.running + state.pending < pool.counts.wanted && pool.asked_ns != 0 && connected == 0) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(pool.next_ask - now).count();
     if (there == 0 && left > 0) {
       text = fmt::format("the workers ended without connecting, see {}; asks again in {} s",
-                         FolderOf(demand.job_id), left);
+                         FolderOf(key), left);
     }
   }
-  if (const int others = OfOtherKind(demand); others > 0) {
+  if (const int others = pool.compiles ? 0 : OfOtherKind(demand); others > 0) {
     text += fmt::format("; {} with another device or toolchain than the job's ({}, {})",
                         Plural(others, "worker"), demand.device_model, demand.toolchain);
   }
-  Tell(demand.job_id, std::move(text));
+  Tell(key, std::move(text));
   return absl::OkStatus();
 }
 
@@ -223,7 +236,7 @@ int Fleet::OfOtherKind(const JobDemand& demand) const {
   if (demand.device_model.empty()) return 0;
   int others = 0;
   for (const WorkerView& worker : parts_.dispatcher.Workers()) {
-    if (worker.job_id != demand.job_id) continue;
+    if (worker.job_id != demand.job_id || worker.compiles_only()) continue;
     const auto toolchain = worker.toolchains.find(demand.target);
     const bool same_toolchain = demand.toolchain.empty() || (toolchain != worker.toolchains.end() &&
                                                              toolchain->second == demand.toolchain);
@@ -236,13 +249,13 @@ int Fleet::OfOtherKind(const JobDemand& demand) const {
   return others;
 }
 
-absl::Status Fleet::Record(const std::string& job_id, const Pool& pool, const PoolState& state) {
+absl::Status Fleet::Record(const Pool& pool, const PoolState& state) {
   if (state.allocations.empty()) return absl::OkStatus();
   const std::int64_t now = parts_.clock.NowNs();
   return parts_.store.Write([&](Connection& db) -> absl::Status {
     for (const PoolAllocation& one : state.allocations) {
       FETTLE_RETURN_IF_ERROR(
-          PutAllocation(db, job_id, one.id, pool.target.devices, one.held_s, now));
+          PutAllocation(db, pool.job_id, one.id, pool.target.devices, one.held_s, now));
     }
     return absl::OkStatus();
   });
@@ -254,17 +267,17 @@ void Fleet::Release(const std::vector<JobDemand>& demands) {
                        [&](const JobDemand& demand) { return demand.job_id == job_id; });
   };
   for (auto pool = pools_.begin(); pool != pools_.end();) {
-    if (runs(pool->first)) {
+    if (runs(pool->second.job_id)) {
       ++pool;
       continue;
     }
     // What they held until now; where that cannot be had, little is missing.
     if (const auto state = pool->second.workers->State(); state.ok()) {
-      const absl::Status recorded = Record(pool->first, pool->second, *state);
+      const absl::Status recorded = Record(pool->second, *state);
       if (!recorded.ok()) spdlog::warn("allocations_not_stored error={}", StatusText(recorded));
     }
     absl::Status ended = pool->second.workers->Stop();
-    if (ended.ok()) ended = parts_.tokens.Revoke(parts_.store, pool->first);
+    if (ended.ok()) ended = parts_.tokens.Revoke(parts_.store, pool->second.job_id);
     if (!ended.ok()) {
       spdlog::warn("workers_not_released job_id={} error={}", pool->first, StatusText(ended));
       ++pool;
@@ -296,12 +309,12 @@ void Fleet::Release(const std::vector<JobDemand>& demands) {
   }
 }
 
-void Fleet::Tell(const std::string& job_id, std::string text) {
+void Fleet::Tell(const std::string& key, std::string text) {
   const std::lock_guard lock(mutex_);
-  std::string& known = texts_[job_id];
+  std::string& known = texts_[key];
   if (known == text) return;
   known = std::move(text);
-  spdlog::info("workers job_id={} state=\"{}\"", job_id, known);
+  spdlog::info("workers job_id={} state=\"{}\"", key, known);
 }
 
 }  // namespace fettle

@@ -59,14 +59,13 @@ class Fleet {
   // What became of a job's workers, as "Slurm job 12: 2 workers run, 4 wait (Resources)"; empty:
   // the job has none.
   std::string Describe(const std::string& job_id) const;
-  // How long devices were held for a job and how much of that its units used them, as "held 0.42
-  // device-hours, used 0.31 of them (74 %)"; empty: none were held. Reads the database.
-  std::string DescribeUse(const JobRow& job) const;
   // Over all jobs.
   FleetCounts Counts() const;
 
  private:
   struct Pool {
+    std::string job_id;
+    bool compiles = false;  // Its workers have no device.
     std::unique_ptr<WorkerPool> workers;
     FleetTarget target;
     FleetCounts counts;
@@ -77,26 +76,32 @@ class Fleet {
 
   void Loop();
   void Tick();
-  absl::StatusOr<Pool*> PoolFor(const JobDemand& demand);
-  absl::Status Keep(const JobDemand& demand, Pool& pool, int connected);
+  // The key of a job's pool: "j12", or "j12-compile" of those that only compile.
+  static std::string KeyOf(const std::string& job_id, bool compiles);
+  // Null: no such workers are started for the job's target.
+  absl::StatusOr<Pool*> PoolFor(const JobDemand& demand, bool compiles);
+  // `connected`: workers of the pool that came since it was asked last.
+  void KeepPool(const JobDemand& demand, bool compiles,
+                const std::map<std::string, int>& connected);
+  absl::Status Keep(const JobDemand& demand, const std::string& key, Pool& pool, int connected);
   // Ends the workers of jobs that do not run, also those that an earlier server left.
   void Release(const std::vector<JobDemand>& demands);
-  void Tell(const std::string& job_id, std::string text);
+  void Tell(const std::string& key, std::string text);
   // Connected workers of the job that cannot measure for it.
   int OfOtherKind(const JobDemand& demand) const;
-  absl::Status Record(const std::string& job_id, const Pool& pool, const PoolState& state);
-  std::string NameOf(const std::string& job_id) const;
-  std::string FolderOf(const std::string& job_id) const;
+  absl::Status Record(const Pool& pool, const PoolState& state);
+  std::string NameOf(const std::string& key) const;
+  std::string FolderOf(const std::string& key) const;
 
   const FleetConfig config_;
   FleetParts parts_;
   std::stop_source stop_;
   SlurmClient slurm_;
-  std::map<std::string, Pool> pools_;  // By job. Of the thread.
+  std::map<std::string, Pool> pools_;  // By KeyOf. Of the thread.
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, std::string> texts_;  // By job. Guarded by mutex_.
+  std::map<std::string, std::string> texts_;  // By KeyOf. Guarded by mutex_.
   FleetCounts counts_;                        // Guarded by mutex_.
   bool poked_ = false;                        // Guarded by mutex_.
   std::thread thread_;

@@ -65,21 +65,28 @@ void ReadWords(Fields& fields, const std::string& key, std::vector<std::string>*
   }
 }
 
-FleetTarget ReadTarget(const DocEntry& entry, Problems& problems) {
+// `compile`: those that only compile for the target, whose own are not read again.
+FleetTarget ReadTarget(const Doc& doc, const std::string& path, Problems& problems,
+                       FleetTarget* compile) {
   FleetTarget target;
-  const std::string path = "targets." + entry.key;
-  if (const auto known = FindDeviceTarget(entry.key); !known.ok()) {
-    problems.Add(entry.line, entry.column, path, StatusText(known.status()));
-  }
-  Fields fields(entry.value, path, problems);
+  Fields fields(doc, path, problems);
   if (!fields.valid()) return target;
+  if (compile != nullptr) {
+    const Doc* nested = fields.Find("compile");
+    if (nested != nullptr) *compile = ReadTarget(*nested, path + ".compile", problems, nullptr);
+  }
   ReadName(fields, "partition", &target.partition);
   ReadName(fields, "account", &target.account);
   ReadName(fields, "qos", &target.qos);
   ReadName(fields, "gres", &target.gres);
   ReadAnyText(fields, "time", &target.time);
   ReadNumber(fields, "width", 1, kMaxWidth, &target.width);
-  ReadNumber(fields, "devices", 1, 64, &target.devices);
+  if (compile == nullptr) {
+    target.devices = 0;
+    target.arguments = {"--compile-only"};
+  } else {
+    ReadNumber(fields, "devices", 1, 64, &target.devices);
+  }
   ReadNumber(fields, "idle_s", 1, 86'400, &target.idle_s);
   ReadAnyText(fields, "setup", &target.setup);
   ReadWords(fields, "launch", &target.launch);
@@ -130,7 +137,12 @@ absl::StatusOr<FleetConfig> ParseFleetConfig(const std::string& file, std::strin
       ReadNumber(fields, "poll_ms", 100, 600'000, &config.poll_ms);
       if (const Doc* targets = fields.Need("targets", "a map of targets, as cpu or sm_90a")) {
         for (const DocEntry& entry : targets->entries) {
-          config.targets[entry.key] = ReadTarget(entry, problems);
+          const std::string path = "targets." + entry.key;
+          if (const auto known = FindDeviceTarget(entry.key); !known.ok()) {
+            problems.Add(entry.line, entry.column, path, StatusText(known.status()));
+          }
+          config.targets[entry.key] =
+              ReadTarget(entry.value, path, problems, &config.compilers[entry.key]);
         }
         if (targets->entries.empty()) {
           problems.Add(*targets, "targets", "targets: name at least one, as cpu or sm_90a");

@@ -35,6 +35,8 @@ struct FleetConfig {
   std::string folder;       // For job scripts, tokens, logs; seen by the nodes. Empty: in the data.
   std::int64_t poll_ms = 10'000;  // Between looks at Slurm's queue.
   std::map<std::string, FleetTarget> targets;
+  // Workers of a target that only compile; `devices` is 0, and `width` 0 where there are none.
+  std::map<std::string, FleetTarget> compilers;
 };
 
 // kInvalidArgument: "file:line:column: ..." of every mistake.

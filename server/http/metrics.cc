@@ -95,6 +95,9 @@ void AddQueue(Exposition& out, const OptimizerParts& parts, const StoreTotals& t
              "How leases ended since the server's start: with a result, or returned without.");
   out.Sample(static_cast<double>(counts.results), {{"how", "result"}});
   out.Sample(static_cast<double>(counts.returned), {{"how", "returned"}});
+  out.Family("fettle_compiled_ahead_total", "counter",
+             "Evaluations that a worker without a device had compiled, since the server's start.");
+  out.Sample(static_cast<double>(counts.compiled_ahead));
 }
 
 void AddOutcomes(Exposition& out, const StoreTotals& totals) {
@@ -175,7 +178,7 @@ void AddWorkers(Exposition& out, const std::vector<WorkerView>& workers) {
   }
 }
 
-void AddFleet(Exposition& out, const Fleet* fleet, std::int64_t held_s) {
+void AddFleet(Exposition& out, const Fleet* fleet, std::int64_t held_s, std::int64_t used_ms) {
   const FleetCounts counts = fleet == nullptr ? FleetCounts{} : fleet->Counts();
   out.Family("fettle_fleet_workers", "gauge", "Workers of jobs that a batch system places.");
   out.Sample(counts.wanted, {{"state", "wanted"}});
@@ -184,6 +187,9 @@ void AddFleet(Exposition& out, const Fleet* fleet, std::int64_t held_s) {
   out.Family("fettle_fleet_device_seconds_total", "counter",
              "Time for which devices were held for such workers, busy or not.");
   out.Sample(static_cast<double>(held_s));
+  out.Family("fettle_fleet_device_used_seconds_total", "counter",
+             "Of that time, what kernels of those jobs ran for; the rest was idle.");
+  out.Sample(static_cast<double>(used_ms) / 1000);
 }
 
 }  // namespace
@@ -205,12 +211,13 @@ absl::StatusOr<std::string> Metrics::Text() {
   const OptimizerParts& parts = calls_.parts();
   StoreTotals totals;
   EvaluationTotals evaluations;
-  std::int64_t held_s = 0;
+  std::int64_t held_s = 0, used_ms = 0;
   {
     const std::lock_guard lock(mutex_);
     FETTLE_RETURN_IF_ERROR(parts.store.Read([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(totals, ReadStoreTotals(db));
       FETTLE_ASSIGN_OR_RETURN(held_s, SumAllocations(db, ""));
+      FETTLE_ASSIGN_OR_RETURN(used_ms, SumAllocatedUse(db));
       return AddEvaluations(db, evaluations_);
     }));
     evaluations = evaluations_;
@@ -221,7 +228,7 @@ absl::StatusOr<std::string> Metrics::Text() {
   AddOutcomes(out, totals);
   AddEvaluated(out, evaluations);
   AddWorkers(out, parts.dispatcher.Workers());
-  AddFleet(out, parts.fleet, held_s);
+  AddFleet(out, parts.fleet, held_s, used_ms);
   return out.Take();
 }
 

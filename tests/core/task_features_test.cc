@@ -257,7 +257,7 @@ TEST(HeldOut, DrawsAlwaysSatisfyTheDomain) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 24);
     ASSERT_TRUE(cases.ok()) << cases.status();
-    ASSERT_EQ(cases->size(), 13u);  // Three on edges, four for dtypes.
+    ASSERT_EQ(cases->size(), 15u);  // Three on edges, six large.
     for (const BoundCase& entry : *cases) {
       std::map<std::string, std::vector<std::int64_t>> dims;
       for (const BoundDim& dim : entry.dims) dims[dim.name] = dim.values;
@@ -291,7 +291,7 @@ TEST(HeldOut, EveryDrawHasSizesOfAllKinds) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 62);
     ASSERT_TRUE(cases.ok()) << cases.status();
-    ASSERT_EQ(cases->size(), 10u);
+    ASSERT_EQ(cases->size(), 12u);
     for (std::size_t dim = 0; dim < 2; ++dim) {
       int odd = 0, even = 0, large = 0, small = 0;
       std::vector<std::int64_t> values;
@@ -340,10 +340,13 @@ TEST(HeldOut, EachDtypeMeetsLargeValuesOfEachDim) {
 TEST(HeldOut, DrawsWhatIsClaimedNearDeclaredCases) {
   const auto task = ParseOk(LayernormFiles());
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    const auto cases = task->DrawHeldOut(seed, std::int64_t{1} << 40, [](const BoundCase& drawn) {
-      const bool claimed = drawn.dims[0].values[0] == 8192 && drawn.dims[1].values[0] == 1024;
-      return claimed ? std::string() : std::string("`requires`");
-    });
+    const auto cases = task->DrawHeldOut(
+        seed, std::int64_t{1} << 40,
+        [](const BoundCase& drawn) {
+          const bool claimed = drawn.dims[0].values[0] == 8192 && drawn.dims[1].values[0] == 1024;
+          return claimed ? std::string() : std::string("`requires`");
+        },
+        /*near_declared=*/true);
     ASSERT_TRUE(cases.ok()) << cases.status();
     std::set<DType> met;
     for (const BoundCase& one : *cases) met.insert(one.tensors[0].dtype);

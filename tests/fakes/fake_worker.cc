@@ -2,6 +2,7 @@
 #include "tests/fakes/fake_worker.h"
 
 #include <chrono>
+#include <utility>
 
 namespace fettle {
 
@@ -55,6 +56,31 @@ void FakeWorker::Loop() {
   }
 }
 
+std::optional<v1::WorkerMessage> FakeWorker::ReplyTo(const WorkUnit& unit, bool* die) {
+  const FakeAnswer answer = script_(unit);
+  *die = false;
+  v1::WorkerMessage reply;
+  if (answer.result.has_value() || !answer.result_text.empty()) {
+    v1::UnitDone& done = *reply.mutable_unit_done();
+    done.set_unit_id(unit.id);
+    done.set_attempt(unit.attempt);
+    done.set_result_json(answer.result.has_value() ? ToJson(*answer.result).dump()
+                                                   : answer.result_text);
+    return reply;
+  }
+  if (!answer.return_reason.empty()) {
+    v1::UnitReturned& returned = *reply.mutable_unit_returned();
+    returned.set_unit_id(unit.id);
+    returned.set_attempt(unit.attempt);
+    returned.set_reason(answer.return_reason);
+    returned.set_retryable(true);
+    if (options_.returned_device_ms >= 0) returned.set_device_ms(options_.returned_device_ms);
+    return reply;
+  }
+  *die = answer.die;
+  return std::nullopt;
+}
+
 void FakeWorker::Serve() {
   auto context = std::make_shared<grpc::ClientContext>();
   {
@@ -69,16 +95,27 @@ void FakeWorker::Serve() {
   hello.mutable_hello()->set_host("fake");
   hello.mutable_hello()->set_version("0");
   hello.mutable_hello()->set_slots(options_.slots);
-  hello.mutable_hello()->set_devices_json(nlohmann::json::array({{{"id", options_.target},
-                                                                  {"model", options_.model},
-                                                                  {"target", options_.target},
-                                                                  {"emulated", options_.emulated}}})
-                                              .dump());
+  nlohmann::json devices = nlohmann::json::array();
+  if (!options_.compile_only) {
+    devices.push_back({{"id", options_.target},
+                       {"model", options_.model},
+                       {"target", options_.target},
+                       {"emulated", options_.emulated}});
+  }
+  hello.mutable_hello()->set_devices_json(devices.dump());
   hello.mutable_hello()->set_compilers_json(
       nlohmann::json::array(
           {{{"name", "fake"}, {"identity", options_.compiler}, {"targets", {options_.target}}}})
           .dump());
+  for (const WorkUnit& unit : held_) {
+    hello.mutable_hello()->add_held_units(fmt::format("{}:{}", unit.id, unit.attempt));
+  }
   bool alive = stream->Write(hello);
+  bool die = false;
+  for (const WorkUnit& unit : std::exchange(held_, {})) {
+    const auto reply = ReplyTo(unit, &die);
+    alive = alive && (!reply.has_value() || stream->Write(*reply));
+  }
   for (const std::string& state : options_.states) {
     v1::WorkerMessage beat;
     beat.mutable_heartbeat()->set_state_json(state);
@@ -109,31 +146,13 @@ void FakeWorker::Serve() {
       leased_.push_back(fmt::format("{}:{}", unit->id, unit->attempt));
     }
     changed_.notify_all();
-    const FakeAnswer answer = script_(*unit);
-    v1::WorkerMessage reply;
-    if (answer.result.has_value()) {
-      reply.mutable_unit_done()->set_unit_id(unit->id);
-      reply.mutable_unit_done()->set_attempt(unit->attempt);
-      reply.mutable_unit_done()->set_result_json(ToJson(*answer.result).dump());
-    } else if (!answer.result_text.empty()) {
-      reply.mutable_unit_done()->set_unit_id(unit->id);
-      reply.mutable_unit_done()->set_attempt(unit->attempt);
-      reply.mutable_unit_done()->set_result_json(answer.result_text);
-    } else if (!answer.return_reason.empty()) {
-      reply.mutable_unit_returned()->set_unit_id(unit->id);
-      reply.mutable_unit_returned()->set_attempt(unit->attempt);
-      reply.mutable_unit_returned()->set_reason(answer.return_reason);
-      reply.mutable_unit_returned()->set_retryable(true);
-      if (options_.returned_device_ms >= 0) {
-        reply.mutable_unit_returned()->set_device_ms(options_.returned_device_ms);
-      }
-    } else if (answer.die) {
+    const std::optional<v1::WorkerMessage> reply = ReplyTo(*unit, &die);
+    if (die) {
+      if (options_.keeps_held) held_.push_back(*unit);
       context->TryCancel();
       break;
-    } else {
-      continue;
     }
-    alive = stream->Write(reply);
+    if (reply.has_value()) alive = stream->Write(*reply);
   }
   const grpc::Status status = stream->Finish();
   const std::lock_guard lock(mutex_);

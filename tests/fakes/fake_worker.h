@@ -35,10 +35,13 @@ struct FakeWorkerOptions {
   std::string model = "fake cpu";
   std::string compiler = "fake compiler 1";
   bool emulated = false;            // Its device.
+  bool compile_only = false;        // It offers none.
   std::vector<std::string> states;  // Sent as heartbeats, one after the other, after its Hello.
   // What a unit that the server cancels took of the device; below 0: it says nothing.
   std::int64_t cancelled_device_ms = -1;
   std::int64_t returned_device_ms = -1;  // Likewise, of one that its script gives back.
+  // Its Hello after a death names what it had not answered, and it answers that then.
+  bool keeps_held = false;
   // Connect again, some milliseconds after the connection ended.
   bool reconnect = true;
 };
@@ -63,10 +66,13 @@ class FakeWorker {
  private:
   void Loop();
   void Serve();
+  // The reply to a unit; unset: none, and `*die` says whether the connection is to break.
+  std::optional<v1::WorkerMessage> ReplyTo(const WorkUnit& unit, bool* die);
 
   const std::shared_ptr<grpc::Channel> channel_;
   const FakeWorkerOptions options_;
   const Script script_;
+  std::vector<WorkUnit> held_;  // Of the thread, for keeps_held.
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::vector<std::string> leased_;               // Guarded by mutex_.

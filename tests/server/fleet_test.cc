@@ -17,6 +17,8 @@
 #include "server/fleet/slurm_client.h"
 #include "server/fleet/slurm_pool.h"
 #include "server/fleet/slurm_text.h"
+#include "store/fleet_store.h"
+#include "tests/fakes/store_rows.h"
 #include "tests/fakes/temporary_folder.h"
 
 namespace fettle {
@@ -186,12 +188,34 @@ targets:
   EXPECT_THAT(target.options, ElementsAre("--mem=64G"));
 }
 
+TEST(FleetConfig, ReadsWorkersThatOnlyCompile) {
+  const auto config = ParseFleetConfig("fleet.yaml", R"(
+endpoint: build-host:7600
+targets:
+  sm_90a:
+    width: 16
+    gres: gpu:h200:1
+    compile: {width: 2, partition: batch, options: [--cpus-per-task=16], arguments: [--slots, "8"]}
+  cpu: {width: 4}
+)");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const FleetTarget& compile = config->compilers.at("sm_90a");
+  EXPECT_EQ(compile.width, 2);
+  EXPECT_EQ(compile.devices, 0);
+  EXPECT_EQ(compile.gres, "");
+  EXPECT_THAT(compile.arguments, ElementsAre("--compile-only", "--slots", "8"));
+  EXPECT_EQ(config->targets.at("sm_90a").devices, 1);
+  EXPECT_TRUE(config->targets.at("sm_90a").arguments.empty());
+  EXPECT_EQ(config->compilers.at("cpu").width, 0) << "it has none";
+}
+
 TEST(FleetConfig, NamesEveryMistakeWithItsPlace) {
   const auto config = ParseFleetConfig("fleet.yaml", R"(
 endpoint: build-host:7600
 targets:
   sm_999: {width: 2}
   cpu: {width: 0, partitoin: x, time: soon, account: "-x"}
+  sm_90a: {width: 2, compile: {width: 2, devices: 1}}
 )");
   const std::string message(config.status().message());
   EXPECT_THAT(message, HasSubstr("fleet.yaml:4:"));
@@ -199,6 +223,7 @@ targets:
   EXPECT_THAT(message, HasSubstr("soon"));
   EXPECT_THAT(message, HasSubstr("'-x'"));
   EXPECT_THAT(message, HasSubstr("width"));
+  EXPECT_THAT(message, HasSubstr("6:42: unknown field 'devices'"));
 }
 
 // Slurm as its commands show it: remembers what was called, answers as it is told.
@@ -230,6 +255,95 @@ class FakeSlurm {
   std::string queue;
   bool away = false, refuses = false;
 };
+
+// What a job needs beyond what its device's workers hold is compiled by workers of their own.
+TEST(FleetThread, AsksForWorkersThatOnlyCompile) {
+  TemporaryFolder folder;
+  StoreOptions options;
+  options.data_dir = folder.str() + "/data";
+  auto store = Store::Open(std::move(options));
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(InsertFakeJob(**store, "j1").ok());
+  Dispatcher dispatcher(**store, SystemClock(), {});
+  JobTokens tokens(JobTokenKind::kWorker);
+  std::mutex mutex;
+  std::map<std::string, std::vector<std::string>> asked;  // sbatch's words by --job-name.
+  std::string queue;
+  std::int64_t units = 2;
+  FleetConfig config;
+  config.folder = folder.str() + "/jobs";
+  config.program = "fettle";
+  config.endpoint = "build-host:7600";
+  config.poll_ms = 100;
+  config.targets["sm_90a"] = {.partition = "gpu", .gres = "gpu:1", .width = 4};
+  config.compilers["sm_90a"] = {
+      .partition = "batch", .width = 2, .devices = 0, .arguments = {"--compile-only"}};
+  const std::string name = "--job-name=fettle-01234567-j1";
+  Fleet fleet(
+      config,
+      {.store = **store,
+       .dispatcher = dispatcher,
+       .tokens = tokens,
+       .clock = SystemClock(),
+       .data_dir_id = "0123456789",
+       .demands =
+           [&] {
+             const std::lock_guard lock(mutex);
+             return std::vector<JobDemand>{
+                 {.job_id = "j1", .target = "sm_90a", .partition = "gpu-long", .units = units}};
+           },
+       .run = [&](const std::vector<std::string>& command, milliseconds,
+                  std::stop_token) -> absl::StatusOr<CommandResult> {
+         const std::lock_guard lock(mutex);
+         if (command.front() == "squeue") return CommandResult{0, queue, ""};
+         if (command.front() != "sbatch") return CommandResult{0, "", ""};
+         for (const std::string& word : command) {
+           if (word.starts_with("--job-name=")) asked[word] = command;
+         }
+         return CommandResult{0, "12\n", ""};
+       }});
+  const auto has_asked = [&](const std::string& job) {
+    const std::lock_guard lock(mutex);
+    return asked.contains(job);
+  };
+  fleet.Start();
+  while (!has_asked(name)) std::this_thread::sleep_for(milliseconds(5));
+  {
+    const std::lock_guard lock(mutex);
+    EXPECT_THAT(asked[name], Contains("--partition=gpu-long"));
+    EXPECT_FALSE(asked.contains(name + "-compile")) << "two units are held by the device's worker";
+    units = 12;
+  }
+  fleet.Poke();
+  while (!has_asked(name + "-compile")) std::this_thread::sleep_for(milliseconds(5));
+  {
+    const std::lock_guard lock(mutex);
+    const std::vector<std::string>& words = asked[name + "-compile"];
+    EXPECT_THAT(words, Contains("--array=0-1"));
+    EXPECT_THAT(words, Contains("--partition=batch"));
+    EXPECT_THAT(words, Not(Contains(HasSubstr("--gres"))));
+    std::ifstream script(words.back());
+    std::ostringstream text;
+    text << script.rdbuf();
+    EXPECT_THAT(text.str(), HasSubstr("--compile-only"));
+    queue =
+        "7_0|RUNNING|1:40|fettle-01234567-j1|None\n"
+        "8_0|RUNNING|5:00|fettle-01234567-j1-compile|None\n";
+  }
+  while (fleet.Counts().running < 2) {
+    fleet.Poke();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_THAT(fleet.Describe("j1"), HasSubstr("; compiling: Slurm job 8"));
+  fleet.Stop();
+  // No device was held by the one that compiles.
+  const absl::Status read = (*store)->Read([&](Connection& db) -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(const std::int64_t held_s, SumAllocations(db, "j1"));
+    EXPECT_EQ(held_s, 100);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(read.ok()) << read;
+}
 
 TEST(LocalPool, KeepsSoManyProcesses) {
   LocalPool pool({"/bin/sleep", "100"});

@@ -10,7 +10,9 @@
 
 #include "core/digest.h"
 #include "fettle/v1/worker.grpc.pb.h"
+#include "proto/wire_json.h"
 #include "store/files.h"
+#include "store/fleet_store.h"
 #include "tests/server/server_fixture.h"
 
 namespace fettle {
@@ -504,6 +506,35 @@ TEST_F(ServiceTest, AnExportOfNothingSaysSo) {
   EXPECT_EQ(code(request), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_task_name("scale");
   EXPECT_EQ(code(request), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServiceTest, SaysHowLongDevicesWereHeldForAJob) {
+  StartServer();
+  StartWorker(HonestAnswer);
+  const std::string id = Submit(Request("held devices")).id();
+  Watch(id);
+  EXPECT_FALSE(GetJob(id).has_device_use()) << "no batch system placed its worker";
+  worker_.reset();
+  server_.reset();
+  {
+    const auto store = Store::Open({.data_dir = folder_.str() + "/data"});
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE((*store)
+                    ->Write([&](Connection& db) -> absl::Status {
+                      FETTLE_RETURN_IF_ERROR(PutAllocation(db, id, "7_0", 2, 1'800, 1));
+                      return PutAllocation(db, id, "8_0", /*devices=*/0, 1'800, 1);
+                    })
+                    .ok());
+  }
+  StartServer();
+  const v1::Job job = GetJob(id);
+  ASSERT_TRUE(job.has_device_use());
+  EXPECT_GT(job.spent().device_ms(), 0);
+  EXPECT_EQ(job.device_use().allocated_s(), 3'600);
+  EXPECT_EQ(job.device_use().useful_s(), static_cast<double>(job.spent().device_ms()) / 1000);
+  EXPECT_EQ(job.device_use().idle_s(), 3'600 - job.device_use().useful_s());
+  EXPECT_NE(job.message().find("held 1.00 device-hours"), std::string::npos) << job.message();
+  EXPECT_EQ(ToJson(job)["device_use"]["allocated_s"], 3'600);
 }
 
 }  // namespace
