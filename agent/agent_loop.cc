@@ -285,7 +285,8 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
   talk.request.require_tool = true;
   talk.request.max_output_tokens = options_.max_output_tokens;
   talk.request.messages.push_back(
-      {.text = WritePrompt(talk.parent_kernel, talk.plan, options_.max_turns), .cache_mark = true});
+      {.text = WritePrompt(talk.parent_kernel, talk.plan, options_.max_turns, context_.share),
+       .cache_mark = true});
   for (int turn = 0; turn < options_.max_turns && !talk.over; ++turn) {
     if (ConversationBytes(talk.request) > options_.max_conversation_bytes) {
       talk.failure = "the conversation grew too long";
@@ -364,7 +365,7 @@ std::string AgentLoop::SourcePage(Conversation& talk, const json& arguments) {
     source = kernel->source;
   }
   const absl::StatusOr<TextPage> page =
-      PageOf(source, ArgumentText(arguments, "cursor"), kToolResultBytes - 500);
+      PageOf(source, ArgumentText(arguments, "cursor"), ResultBytes() - 500);
   if (!page.ok()) return "error: " + StatusText(page.status());
   return page->text +
          (page->next_cursor.empty() ? "" : "\n(next cursor: " + page->next_cursor + ")");
@@ -381,7 +382,7 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
   if (call.name == "read_source") return Result(call, SourcePage(talk, call.input));
   if (call.name == "list_attempts") {
     std::string text;
-    for (const TreeNode* node : tree_.Recent(30)) {
+    for (const TreeNode* node : tree_.Recent(SearchTree::kRemembered)) {
       text += fmt::format("{} {} {} {:.3f}x {}\n", node->digest.substr(0, 12), node->technique,
                           std::string(VerdictName(node->verdict)), node->ratio,
                           CutText(node->message, 120));
@@ -395,7 +396,7 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
   if (call.name == "read_card") {
     if (context_.card == nullptr) return Result(call, "there is no card for this target");
     return Result(call, CardText(*context_.card, context_.device_model,
-                                 {ArgumentText(call.input, "topic")}, kToolResultBytes));
+                                 {ArgumentText(call.input, "topic")}, ResultBytes()));
   }
   const bool propose = call.name == "propose";
   const char* mode = call.name == "compile"     ? "compile"
@@ -418,9 +419,13 @@ absl::StatusOr<LlmToolResult> AgentLoop::Answer(Conversation& talk, const LlmToo
   FeedbackInput input;
   input.verdict = tried->verdict.has_value() ? &*tried->verdict : nullptr;
   input.evaluation = &*tried;
-  json feedback = MakeFeedback(input, kToolResultBytes - 100);
+  json feedback = MakeFeedback(input, ResultBytes() - 100);
   feedback["passed"] = !tried->verdict.has_value();
   return Result(call, Dump(feedback));
+}
+
+std::size_t AgentLoop::ResultBytes() const {
+  return static_cast<std::size_t>(context_.share * static_cast<double>(kToolResultBytes));
 }
 
 json AgentLoop::Transcript(const Conversation& talk) const {
@@ -465,7 +470,7 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
                           host_.Evaluate({proposal}, Transcript(talk), stop));
   const Attempt& attempt = attempts.front();
   talk.judged = true;
-  const std::string feedback = Dump(attempt.feedback);
+  const std::string feedback = CutText(Dump(attempt.feedback), ResultBytes());
   const double parent_ratio = talk.parent->ratio;
   const double said = GainOf(call.input);
   Record(talk, attempt, said > 0 ? said : talk.plan.expected_gain, "");

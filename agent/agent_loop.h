@@ -92,6 +92,7 @@ class AgentLoop {
   void Record(const Conversation& talk, const Attempt& attempt, double expected,
               const std::string& base);
   nlohmann::json Transcript(const Conversation& talk) const;
+  std::size_t ResultBytes() const;  // Of a tool's result, at most.
 
   const PromptContext context_;
   const KernelSpec denominator_;

@@ -51,6 +51,12 @@ absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry)
       if (!(usd >= 0)) reader.Fail("usd_per_million", "must not be negative");
     }
   }
+  // It is named in messages, which no secret may enter.
+  const std::size_t host = model.base_url.find("://");
+  const std::size_t path = model.base_url.find('/', host == std::string::npos ? 0 : host + 3);
+  if (model.base_url.substr(0, path).find('@') != std::string::npos) {
+    reader.Fail("base_url", "must not hold a name or password; use key_env, key_file or headers");
+  }
   if (model.context_tokens <= 0) reader.Fail("context_tokens", "must be positive");
   if (model.max_output_tokens <= 0) reader.Fail("max_output_tokens", "must be positive");
   if (!(model.idle_seconds > 0) || !(model.total_seconds > 0)) {

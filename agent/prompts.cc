@@ -29,6 +29,10 @@ constexpr std::size_t kShownAttempts = 10;
 constexpr std::size_t kShownTechniques = 8;
 constexpr std::size_t kShownLearned = 200;  // Of what the tuner learned, of each attempt.
 
+std::size_t Part(double share, std::size_t bytes) {
+  return static_cast<std::size_t>(share * static_cast<double>(bytes));
+}
+
 std::string Cut(const std::string& text, std::size_t most) {
   if (text.size() <= most) return ValidUtf8(text);
   const std::string note =
@@ -36,11 +40,11 @@ std::string Cut(const std::string& text, std::size_t most) {
   return CutText(text, most - note.size()) + note;
 }
 
-std::string BlockText(const KernelSpec& kernel) {
+std::string BlockText(const KernelSpec& kernel, double share) {
   json block = ToJson(kernel);
   block.erase("source");
   block.erase("headers");
-  return Cut(block.dump(1, ' ', false, kReplaceInvalid), kBlockBytes);
+  return Cut(block.dump(1, ' ', false, kReplaceInvalid), Part(share, kBlockBytes));
 }
 
 std::string TaskText(const PromptContext& context) {
@@ -56,7 +60,7 @@ std::string TaskText(const PromptContext& context) {
   }
   const auto yaml = task.files().find("task.yaml");
   if (yaml != task.files().end()) text += "\ntask.yaml:\n```\n" + yaml->second + "```\n";
-  return Cut(text, kTaskBytes);
+  return Cut(text, Part(context.share, kTaskBytes));
 }
 
 // What came of the gain that was expected of a candidate.
@@ -67,7 +71,7 @@ std::string Expected(const SearchTree& tree, const TreeNode& node) {
                      node.ratio / parent->ratio, node.expected);
 }
 
-std::string TriedText(const SearchTree& tree, const TreeNode& node) {
+std::string TriedText(const SearchTree& tree, const TreeNode& node, double share) {
   std::string text;
   for (const TreeNode* one : tree.Recent(kShownAttempts)) {
     text +=
@@ -79,7 +83,7 @@ std::string TriedText(const SearchTree& tree, const TreeNode& node) {
                     one->learned.empty() ? "" : ". " + CutText(one->learned, kShownLearned));
   }
   if (text.empty()) return "nothing yet";
-  return CutText(text, kTriedBytes);
+  return CutText(text, Part(share, kTriedBytes));
 }
 
 json Schema(json properties, std::vector<std::string> required) {
@@ -190,9 +194,9 @@ std::string SystemPrompt(const PromptContext& context) {
       AgentData("system.md"),
       {{"rules", std::string(AgentData("rules.md"))},
        {"task", TaskText(context)},
-       {"hardware", context.card == nullptr
-                        ? "nothing is known beyond task.yaml's target"
-                        : CardText(*context.card, context.device_model, {}, kHardwareBytes)}});
+       {"hardware", context.card == nullptr ? "nothing is known beyond task.yaml's target"
+                                            : CardText(*context.card, context.device_model, {},
+                                                       Part(context.share, kHardwareBytes))}});
 }
 
 std::string PlanPrompt(const PromptContext& context, const PlanInput& input) {
@@ -223,20 +227,21 @@ std::string PlanPrompt(const PromptContext& context, const PlanInput& input) {
       {{"bar", bar},
        {"restart", input.restarted ? " (a new start: the last rounds brought nothing)" : ""},
        {"parent", parent},
-       {"source", Cut(input.parent->source, kSourceBytes)},
-       {"block", BlockText(*input.parent)},
-       {"diagnosis", CutText(diagnosis, kDiagnosisBytes)},
-       {"tried", TriedText(*input.tree, *input.node)},
-       {"playbook", CutText(playbook, kPlaybookBytes)}});
+       {"source", Cut(input.parent->source, Part(context.share, kSourceBytes))},
+       {"block", BlockText(*input.parent, context.share)},
+       {"diagnosis", CutText(diagnosis, Part(context.share, kDiagnosisBytes))},
+       {"tried", TriedText(*input.tree, *input.node, context.share)},
+       {"playbook", CutText(playbook, Part(context.share, kPlaybookBytes))}});
 }
 
-std::string WritePrompt(const KernelSpec& parent, const ModelPlan& plan, int turns) {
-  return RenderTemplate(AgentData("write.md"), {{"turns", std::to_string(turns)},
-                                                {"bottleneck", CutText(plan.bottleneck, 1'000)},
-                                                {"technique", CutText(plan.technique, 200)},
-                                                {"change", CutText(plan.change, 8'000)},
-                                                {"source", Cut(parent.source, kSourceBytes)},
-                                                {"block", BlockText(parent)}});
+std::string WritePrompt(const KernelSpec& parent, const ModelPlan& plan, int turns, double share) {
+  return RenderTemplate(AgentData("write.md"),
+                        {{"turns", std::to_string(turns)},
+                         {"bottleneck", CutText(plan.bottleneck, 1'000)},
+                         {"technique", CutText(plan.technique, 200)},
+                         {"change", CutText(plan.change, Part(share, 8'000))},
+                         {"source", Cut(parent.source, Part(share, kSourceBytes))},
+                         {"block", BlockText(parent, share)}});
 }
 
 std::string RepairPrompt(std::string_view file, const std::string& feedback) {

@@ -46,6 +46,8 @@ struct PromptContext {
   Target target;
   std::string device_model;
   const HardwareCard* card = nullptr;  // Null: none for the target.
+  // Of what prompts may hold, (0, 1]: less for models with a short context.
+  double share = 1;
 };
 
 std::string SystemPrompt(const PromptContext& context);
@@ -63,7 +65,9 @@ struct ModelPlan {
   std::string bottleneck, technique, change;
   double expected_gain = 0;
 };
-std::string WritePrompt(const KernelSpec& parent, const ModelPlan& plan, int turns);
+// `share` as in PromptContext.
+std::string WritePrompt(const KernelSpec& parent, const ModelPlan& plan, int turns,
+                        double share = 1);
 // `file` is one of data/agent/repair_*.md; `feedback` is cut to what the prompt may hold.
 std::string RepairPrompt(std::string_view file, const std::string& feedback);
 

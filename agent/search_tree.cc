@@ -2,6 +2,7 @@
 #include "agent/search_tree.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "core/digest.h"
@@ -15,7 +16,13 @@ SearchTree::SearchTree(std::uint64_t seed, TreeOptions options) : options_(optio
 }
 
 bool SearchTree::Reserve(const std::string& normalized_source, const std::string& values) {
-  return sources_.insert(Sha256Hex(normalized_source + '\0' + values)).second;
+  const std::string digest = Sha256Hex(normalized_source + '\0' + values);
+  const auto word = [&digest](std::size_t at) {
+    std::uint64_t value = 0;
+    std::from_chars(digest.data() + at, digest.data() + at + 16, value, 16);
+    return value;
+  };
+  return sources_.emplace(word(0), word(16)).second;
 }
 
 void SearchTree::Add(TreeNode node) {
@@ -32,11 +39,35 @@ void SearchTree::Add(TreeNode node) {
     if (node.ratio <= nodes_.at(fitted.empty() ? node.base : fitted).ratio) return;
     if (!fitted.empty()) nodes_.erase(fitted);
     fitted = node.digest;
-  } else {
-    ++techniques_[node.technique];
-    order_.push_back(node.digest);
   }
-  nodes_[node.digest] = std::move(node);
+  TreeNode& added = nodes_[node.digest] = std::move(node);
+  if (!added.base.empty()) return;
+  ++techniques_[added.technique];
+  ++nodes_.at(added.parent).tried[added.technique];
+  order_.push_back(&added);
+  if (order_.size() > kRemembered) order_[order_.size() - kRemembered - 1]->message = {};
+  Prune();
+}
+
+void SearchTree::Prune() {
+  if (order_.size() <= std::max(options_.most_nodes, kRemembered)) return;
+  const auto speed = [this](const TreeNode* node) {
+    return node->fitted.empty() ? node->ratio : nodes_.at(node->fitted).ratio;
+  };
+  const auto in_use = [this](const TreeNode& node) {
+    return node.digest == best_ || node.rounds > 0 || !node.tried.empty();
+  };
+  auto slowest = order_.end();
+  for (auto it = order_.begin(); it != order_.end() - kRemembered; ++it) {
+    const TreeNode& node = **it;
+    if (in_use(node) || (!node.fitted.empty() && in_use(nodes_.at(node.fitted)))) continue;
+    if (slowest == order_.end() || speed(*it) < speed(*slowest)) slowest = it;
+  }
+  if (slowest == order_.end()) return;
+  const std::string digest = (*slowest)->digest, fitted = (*slowest)->fitted;
+  order_.erase(slowest);
+  if (!fitted.empty()) nodes_.erase(fitted);
+  nodes_.erase(digest);
 }
 
 void SearchTree::Learn(const std::string& digest, std::string learned) {
@@ -119,16 +150,15 @@ const TreeNode& SearchTree::best() const { return nodes_.at(best_); }
 std::vector<const TreeNode*> SearchTree::Recent(std::size_t limit) const {
   std::vector<const TreeNode*> recent;
   const std::size_t begin = order_.size() - std::min(order_.size(), limit);
-  for (std::size_t i = begin; i < order_.size(); ++i) recent.push_back(&nodes_.at(order_[i]));
+  for (std::size_t i = begin; i < order_.size(); ++i) recent.push_back(order_[i]);
   return recent;
 }
 
 std::map<std::string, int> SearchTree::TriedFrom(const std::string& parent) const {
-  std::map<std::string, int> tried;
-  for (const std::string& digest : order_) {
-    const TreeNode& node = nodes_.at(digest);
-    if (node.parent == parent && !node.technique.empty()) ++tried[node.technique];
-  }
+  const TreeNode* node = Find(parent);
+  if (node == nullptr) return {};
+  std::map<std::string, int> tried = node->tried;
+  tried.erase("");
   return tried;
 }
 

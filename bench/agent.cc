@@ -43,6 +43,12 @@ double ResidentMiB() {
   return 0;
 }
 
+// What is in use of the heap.
+double AllocatedMiB() {
+  const auto info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd) / (1 << 20);
+}
+
 double ProcessorSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -164,10 +170,14 @@ void Rounds(int rounds) {
   const double processor = ProcessorSeconds();
   const auto begin = SteadyClock::now();
   const std::int64_t first = bench.Job(id).candidate_count();
-  std::vector<std::pair<int, double>> resident = {{warm, before}};
+  struct Sample {
+    int rounds;
+    double resident, allocated;  // MiB.
+  };
+  std::vector<Sample> samples = {{warm, before, AllocatedMiB()}};
   for (const int part : {rounds / 4, rounds / 2, rounds * 3 / 4, rounds}) {
     bench.AwaitCandidates(id, part);
-    resident.emplace_back(part, ResidentMiB());
+    samples.push_back({part, ResidentMiB(), AllocatedMiB()});
   }
   const double counted = static_cast<double>(rounds - first);
   std::printf(
@@ -180,11 +190,12 @@ void Rounds(int rounds) {
       "of a round, %.1f ms from a proposal to its verdict and %.1f ms from there to the next "
       "proposal\n",
       evaluating, between);
-  std::printf("resident MiB after rounds:");
-  for (const auto& [count, mib] : resident) std::printf(" %d: %.1f", count, mib);
+  std::printf("MiB resident, and of it allocated, after rounds:");
+  for (const Sample& sample : samples) {
+    std::printf(" %d: %.1f, %.2f;", sample.rounds, sample.resident, sample.allocated);
+  }
   malloc_trim(0);
-  std::printf(", and with what the allocator holds back given to the system: %.1f\n",
-              ResidentMiB());
+  std::printf(" resident without what the allocator kept for later: %.1f\n", ResidentMiB());
 }
 
 void Waiting(int jobs) {

@@ -35,6 +35,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kBytesPerContextToken = 2;  // A careful guess for code.
+constexpr double kLeastShare = 0.25;  // Of what prompts may hold; less says too little of a kernel.
 
 // The key of a model, from the environment or a file of mode 0600.
 absl::StatusOr<std::string> KeyOf(const ModelSpec& model) {
@@ -218,11 +219,21 @@ absl::Status LlmProposer::RunLoop(std::stop_token stop) {
                                                    : options.max_output_tokens,
                writer_.spec.max_output_tokens > 0 ? writer_.spec.max_output_tokens
                                                   : options.max_output_tokens);
-  if (writer_.spec.context_tokens > 0) {
+  std::int64_t context_tokens = 0;  // Of the model with the shorter one; 0: unknown.
+  for (const Model* model : {&planner_, &writer_}) {
+    const std::int64_t tokens = model->spec.context_tokens;
+    if (tokens > 0 && (context_tokens == 0 || tokens < context_tokens)) context_tokens = tokens;
+  }
+  if (context_tokens > 0) {
     const auto context_bytes = static_cast<std::size_t>(
         kBytesPerContextToken *
-        std::max<std::int64_t>(writer_.spec.context_tokens - options.max_output_tokens, 1'000));
-    options.max_conversation_bytes = std::min(options.max_conversation_bytes, context_bytes);
+        std::max<std::int64_t>(context_tokens - options.max_output_tokens, 1'000));
+    if (context_bytes < options.max_conversation_bytes) {
+      context.share =
+          std::max(kLeastShare, static_cast<double>(context_bytes) /
+                                    static_cast<double>(options.max_conversation_bytes));
+      options.max_conversation_bytes = context_bytes;
+    }
   }
   AgentLoop loop(context, denominator.kernel, *this, options);
   const absl::Status status = loop.Run(std::move(stop));
@@ -352,6 +363,20 @@ absl::Status LlmProposer::KeepTranscript(const std::vector<std::string>& digests
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::set<std::string>> LlmProposer::Judged(
+    const std::vector<std::string>& digests) const {
+  std::set<std::string> judged;
+  FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
+    for (const std::string& digest : digests) {
+      FETTLE_ASSIGN_OR_RETURN(const std::optional<CandidateRow> row,
+                              FindCandidateByDigest(db, services_.job_id, digest));
+      if (row.has_value() && row->state == candidate_state::kJudged) judged.insert(digest);
+    }
+    return absl::OkStatus();
+  }));
+  return judged;
+}
+
 absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Proposal>& proposals,
                                                            const json& transcript,
                                                            std::stop_token stop) {
@@ -361,7 +386,9 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
         CandidateDigest(task_.digest(), target_.name, proposal.kernel, proposal.values));
   }
   FETTLE_RETURN_IF_ERROR(journal_.Flush());
+  FETTLE_ASSIGN_OR_RETURN(const std::set<std::string> known, Judged(digests));
   std::unique_lock lock(mutex_);
+  judged_.insert(known.begin(), known.end());
   bool any = false;
   for (std::size_t i = 0; i < proposals.size(); ++i) {
     if (judged_.contains(digests[i])) continue;
@@ -385,6 +412,7 @@ absl::StatusOr<std::vector<Attempt>> LlmProposer::Evaluate(const std::vector<Pro
   if (!judged_wake_.wait(lock, stop, all_judged)) {
     return absl::CancelledError("the job no longer waits for verdicts");
   }
+  for (const std::string& digest : digests) judged_.erase(digest);  // The store knows them.
   lock.unlock();
   std::vector<Attempt> attempts;
   for (const std::string& digest : digests) {

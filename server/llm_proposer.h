@@ -72,6 +72,8 @@ class LlmProposer final : public Proposer, private LoopHost {
   absl::StatusOr<JobRow> Job() const;
   absl::Status KeepTranscript(const std::vector<std::string>& digests,
                               const nlohmann::json& transcript);
+  // Those of the candidates that are judged and stored.
+  absl::StatusOr<std::set<std::string>> Judged(const std::vector<std::string>& digests) const;
   absl::StatusOr<Attempt> AttemptOf(const std::string& digest);
 
   const Setup setup_;
@@ -85,7 +87,7 @@ class LlmProposer final : public Proposer, private LoopHost {
   mutable std::mutex mutex_;
   std::condition_variable_any judged_wake_;
   std::deque<Proposal> ready_;    // Guarded by mutex_. For the job.
-  std::set<std::string> judged_;  // Guarded by mutex_. Digests.
+  std::set<std::string> judged_;  // Guarded by mutex_. Digests; not those told to the loop.
   bool ended_ = false;            // Guarded by mutex_.
   std::string reason_;            // Guarded by mutex_.
   absl::Status failure_;          // Guarded by mutex_.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/llm/llm_client.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
@@ -27,19 +28,26 @@ constexpr std::size_t kMaxErrorBody = 16 << 10;
 constexpr std::size_t kMaxErrorText = 300;
 constexpr std::int64_t kMaxRetryAfterSeconds = 3600;
 
+// Values of headers that the provider may see and nobody else: the key, and what is sent beside it.
+using Secrets = std::vector<std::string>;
+
 // Some servers repeat the key that they refuse. Shorter ones are words, not secrets.
-std::string WithoutKey(std::string text, const std::string& key) {
-  constexpr std::size_t kShortestKey = 8;
-  if (key.size() < kShortestKey) return text;
-  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
-    text.replace(at, key.size(), "(the key)");
+std::string WithoutSecrets(std::string text, const Secrets& secrets) {
+  constexpr std::size_t kShortestSecret = 8;
+  constexpr std::string_view kInstead = "(the key)";
+  for (const std::string& secret : secrets) {
+    if (secret.size() < kShortestSecret) continue;
+    for (std::size_t at = text.find(secret); at != std::string::npos;
+         at = text.find(secret, at + kInstead.size())) {
+      text.replace(at, secret.size(), kInstead);
+    }
   }
   return text;
 }
 
-absl::Status WithoutKey(const absl::Status& status, const std::string& key) {
+absl::Status WithoutSecrets(const absl::Status& status, const Secrets& secrets) {
   const std::string text(status.message());
-  std::string clean = WithoutKey(text, key);
+  std::string clean = WithoutSecrets(text, secrets);
   if (clean == text) return status;
   absl::Status cleaned(status.code(), clean);
   status.ForEachPayload(
@@ -48,7 +56,7 @@ absl::Status WithoutKey(const absl::Status& status, const std::string& key) {
 }
 
 // What the provider's error body says, without echoing whole pages.
-std::string ErrorText(const std::string& body, const std::string& key) {
+std::string ErrorText(const std::string& body, const Secrets& secrets) {
   const json parsed = ParseJson(RepairUtf8(body));
   std::string text;
   if (parsed.is_object()) {
@@ -63,7 +71,7 @@ std::string ErrorText(const std::string& body, const std::string& key) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  return CutText(WithoutKey(std::move(text), key), kMaxErrorText);
+  return CutText(WithoutSecrets(std::move(text), secrets), kMaxErrorText);
 }
 
 std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& response) {
@@ -88,9 +96,9 @@ std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& respo
 }
 
 absl::Status HttpError(const std::string& url, const HttpPosted& response, const std::string& body,
-                       const std::string& key) {
+                       const Secrets& secrets) {
   const std::string text =
-      fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body, key));
+      fmt::format("post to {}: HTTP {}: {}", url, response.status, ErrorText(body, secrets));
   absl::Status status;
   switch (response.status) {
     case 401:
@@ -115,7 +123,13 @@ absl::Status HttpError(const std::string& url, const HttpPosted& response, const
 class HttpLlmClient final : public LlmClient {
  public:
   HttpLlmClient(LlmEndpoint endpoint, std::unique_ptr<Provider> provider, HttpClient& http)
-      : endpoint_(std::move(endpoint)), provider_(std::move(provider)), http_(http) {}
+      : endpoint_(std::move(endpoint)), provider_(std::move(provider)), http_(http) {
+    secrets_.push_back(endpoint_.api_key);
+    for (const auto& [name, value] : endpoint_.headers) secrets_.push_back(value);
+    // One may hold another, as "Bearer " and the key.
+    std::sort(secrets_.begin(), secrets_.end(),
+              [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  }
 
   std::string_view provider() const override { return provider_->name(); }
 
@@ -150,10 +164,10 @@ class HttpLlmClient final : public LlmClient {
       return true;
     };
     const absl::StatusOr<HttpPosted> response = http_.Post(post, on_data, std::move(stop));
-    if (!decoding.ok()) return WithoutKey(decoding, endpoint_.api_key);
+    if (!decoding.ok()) return WithoutSecrets(decoding, secrets_);
     if (!response.ok()) return response.status();
     if (response->status != 200) {
-      return AsUnbilled(HttpError(post.url, *response, error_body, endpoint_.api_key));
+      return AsUnbilled(HttpError(post.url, *response, error_body, secrets_));
     }
     return decoder->Finish();
   }
@@ -162,6 +176,7 @@ class HttpLlmClient final : public LlmClient {
   const LlmEndpoint endpoint_;
   const std::unique_ptr<Provider> provider_;
   HttpClient& http_;
+  Secrets secrets_;  // Longest first.
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_F(AgentLoopTest, ManyRoundsKeepFewDiagnoses) {
   options.tree.dead_after = 1'000;
   options.tree.restart_after = 0;
   ASSERT_TRUE(Run(std::move(answers), options).ok());
-  EXPECT_EQ(loop_->tree().size(), static_cast<std::size_t>(kRounds));
+  EXPECT_EQ(loop_->rounds(), kRounds + 1);
   EXPECT_EQ(host_->tried, (std::vector<std::string>{"measure"}));  // The denominator's, once.
   EXPECT_GT(host_->evaluated.size(), static_cast<std::size_t>(kRounds));
   for (const LlmRequest& asked : host_->asked) {
@@ -411,6 +411,15 @@ TEST_F(AgentLoopTest, PromptsStayWithinTheirBudgetWhateverTheTask) {
           .size(),
       kMaxPromptBytes);
   EXPECT_LE(RepairPrompt("repair_wrong.md", std::string(999'999, 'f')).size(), kMaxPromptBytes);
+  // A model with a short context is told less; what is left out can be read in pages.
+  context.share = 0.25;
+  const std::string planned =
+      SystemPrompt(context) +
+      PlanPrompt(context, {&(*task)->baseline(), tree.Find(""), true, &tree, &diagnosis});
+  EXPECT_LE(planned.size(), 28'000U);
+  EXPECT_THAT(planned, HasSubstr("read_source shows the rest"));
+  EXPECT_LE(WritePrompt((*task)->baseline(), {"b", "t", std::string(99'999, 'c')}, 9, 0.25).size(),
+            12'000U);
 }
 
 // Text in, text out: tests/data/prompts. FETTLE_UPDATE_GOLDEN=1 writes them anew.
@@ -580,6 +589,55 @@ TEST(FitSummary, SaysWhatEachValueReached) {
             "BLOCK, at best: 64 1.100x 128 1.300x 256 failed");
   EXPECT_EQ(fit.best_ratio(), 1.3);
   EXPECT_LE(fit.Text(40).size(), 40U);
+}
+
+// Memory over many rounds: what is slow and has no children is let go, but never the newest.
+TEST(SearchTree, KeepsABoundedNumberOfCandidates) {
+  TreeOptions options;
+  options.most_nodes = 40;
+  options.restart_after = 0;
+  SearchTree tree(7, options);
+  const auto add = [&](int i, const std::string& parent, double ratio) {
+    TreeNode node;
+    node.digest = std::to_string(i);
+    node.parent = parent;
+    node.technique = "t";
+    node.message = "m";
+    node.ratio = ratio;
+    tree.Add(node);
+    tree.EndRound(parent);
+  };
+  add(0, "", 0.2);  // Slow, and a parent.
+  add(1, "0", 1.5);
+  add(2, "", 1.2);
+  for (int i = 3; i < 500; ++i) add(i, "", i % 2 == 0 ? 0 : 0.9);
+  EXPECT_EQ(tree.size(), 40U);
+  for (const char* kept : {"", "0", "1", "2", "499"}) EXPECT_NE(tree.Find(kept), nullptr) << kept;
+  EXPECT_EQ(tree.Find("4"), nullptr);
+  EXPECT_EQ(tree.best().digest, "1");
+  EXPECT_EQ(tree.TriedFrom("").at("t"), 499);  // Still known to have been tried.
+  const std::vector<const TreeNode*> recent = tree.Recent(SearchTree::kRemembered);
+  ASSERT_EQ(recent.size(), SearchTree::kRemembered);
+  for (std::size_t i = 0; i < recent.size(); ++i) {
+    EXPECT_EQ(recent[i]->digest, std::to_string(470 + i));
+    EXPECT_EQ(recent[i]->message, "m");
+  }
+  EXPECT_EQ(tree.Find("2")->message, "");
+  for (int i = 0; i < 100; ++i) EXPECT_NE(tree.ChooseParent().node, nullptr);
+  // A fitted value goes with what it was fitted to.
+  TreeNode base;
+  base.digest = "base";
+  base.ratio = 0.1;
+  tree.Add(base);
+  TreeNode fitted;
+  fitted.digest = "fitted";
+  fitted.base = "base";
+  fitted.ratio = 0.11;
+  tree.Add(fitted);
+  EXPECT_NE(tree.Find("fitted"), nullptr);
+  for (int i = 500; i < 600; ++i) add(i, "", 0.9);
+  EXPECT_EQ(tree.Find("base"), nullptr);
+  EXPECT_EQ(tree.Find("fitted"), nullptr);
 }
 
 TEST(SearchTree, PrefersWhatFewHaveTried) {

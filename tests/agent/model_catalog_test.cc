@@ -56,6 +56,11 @@ TEST(ModelCatalog, MistakesAreNamed) {
            "max_output_tokens": 1, "limit_field": "n", "usd_per_million": {"input": 0, "output": 0,
            "cache_read": 0, "cache_write": 0}}}})",
       "max_completion_tokens");
+  expect(
+      R"({"format": 1, "models": {"m": {"provider": "openai", "base_url": "https://a:b@host/v1",
+           "context_tokens": 1, "max_output_tokens": 1, "usd_per_million": {"input": 0, "output": 0,
+           "cache_read": 0, "cache_write": 0}}}})",
+      "base_url");
   EXPECT_TRUE(absl::IsNotFound(LoadModelCatalog("/no/such/file").status()));
 }
 

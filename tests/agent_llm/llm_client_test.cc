@@ -170,6 +170,17 @@ TEST_P(LlmClientFaults, AKeyThatAServerRepeatsIsLeftOut) {
   EXPECT_TRUE(absl::IsUnavailable(broken.status()));
   EXPECT_THAT(broken.status().ToString(), HasSubstr("(the key)"));
   EXPECT_THAT(broken.status().ToString(), Not(HasSubstr(kKey)));
+  // So are secrets in further headers, also where one holds the other; short words are none.
+  const std::string other = std::string("Token ") + kKey;
+  auto client = MakeLlmClient({.provider = GetParam(),
+                               .base_url = server_.url(),
+                               .api_key = kKey,
+                               .headers = {{"x-gateway", other}, {"x-team", "kernels"}}},
+                              http_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  server_.Play({HttpAnswer(403, "kernels may not use " + other + " here")});
+  EXPECT_THAT((*client)->Complete(request_, {}).status().ToString(),
+              HasSubstr("kernels may not use (the key) here"));
 }
 
 TEST_P(LlmClientFaults, LongErrorsAreCutBetweenCharacters) {

@@ -24,7 +24,7 @@ class LlmServerTest : public ServerTest, public ::testing::WithParamInterface<st
     setenv("FETTLE_TEST_KEY", kKey, 1);
     answers_.anthropic = GetParam() == "anthropic";
   }
-  ServerOptions RealOptions(double idle_seconds = 20) {
+  ServerOptions RealOptions(double idle_seconds = 20, std::int64_t context_tokens = 200'000) {
     ServerOptions options = Options();
     options.proposers = nullptr;
     options.proposer_kinds = DefaultProposerKinds();
@@ -36,10 +36,11 @@ class LlmServerTest : public ServerTest, public ::testing::WithParamInterface<st
     };
     const nlohmann::json price = {
         {"input", 1}, {"output", 2}, {"cache_read", 1}, {"cache_write", 1}};
-    const nlohmann::json model = {{"provider", GetParam()},       {"base_url", model_.url()},
-                                  {"key_env", "FETTLE_TEST_KEY"}, {"context_tokens", 200'000},
-                                  {"max_output_tokens", 4'000},   {"idle_seconds", idle_seconds},
-                                  {"usd_per_million", price}};
+    const nlohmann::json model = {
+        {"provider", GetParam()},       {"base_url", model_.url()},
+        {"key_env", "FETTLE_TEST_KEY"}, {"context_tokens", context_tokens},
+        {"max_output_tokens", 4'000},   {"idle_seconds", idle_seconds},
+        {"usd_per_million", price}};
     std::ofstream(options.models_file) << nlohmann::json{
         {"format", 1},
         {"default", "m"},

@@ -310,6 +310,24 @@ TEST_P(LlmJobTest, ASecondModelWritesWhatTheFirstOnePlanned) {
   EXPECT_GE(writes, 3);
 }
 
+// A kernel longer than the model's context: prompts are cut to it, and the job goes on.
+TEST_P(LlmJobTest, PromptsFitAShortContext) {
+  model_.Respond(Helpful());
+  StartServer(RealOptions(/*idle_seconds=*/20, /*context_tokens=*/16'000));
+  StartWorker(Answer);
+  const v1::Job job = Ended(Start([](v1::SubmitJobRequest& request) {
+    TaskFiles files = ScaleTask(1);
+    files["kernel.cu"] += "// " + std::string(200'000, 'x') + "\n";
+    request.set_task_blob(PackTaskFiles(files));
+  }));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.spent().candidates(), 3);
+  for (const std::string& request : model_.requests()) {
+    const std::size_t body = request.size() - request.find("\r\n\r\n");
+    EXPECT_LE(body, 2 * (16'000U - 4'000U) + 6'000U);  // The tools beside the conversation.
+  }
+}
+
 TEST_P(LlmJobTest, TriesStayWithinTheDeviceTime) {
   model_.Respond([this](const std::string& request) -> FakeHttpServer::Answer {
     if (ModelAnswers::AsksForPlan(request)) return answers_.Plan("a");
