@@ -76,10 +76,14 @@ class Maintainer(unittest.TestCase):
         task.mkdir()
         for name, text in {"task.yaml": TASK, "kernel.cu": KERNEL, "reference.cc": REFERENCE}.items():
             (task / name).write_text(text)
-        job = self.fettle.json("submit", task, "--target", "cpu", "--candidates", 3, "--minutes", 4, "--no-watch")
-        self.fettle.until(lambda: self.fettle.json("jobs", job["id"])["state"] in ("succeeded", "failed", "cancelled"),
-                          300, "the job to end")
-        accepted = [v for v in self.fettle.json("variants") if v["status"] == "accepted"]
+        # A busy machine may leave a gain uncertain, which is right, and not what is asked here.
+        for _ in range(4):
+            job = self.fettle.json("submit", task, "--target", "cpu", "--candidates", 3, "--minutes", 4, "--no-watch")
+            self.fettle.until(lambda: self.fettle.json("jobs", job["id"])["state"] in ("succeeded", "failed", "cancelled"),
+                              300, "the job to end")
+            accepted = [v for v in self.fettle.json("variants") if v["status"] == "accepted"]
+            if accepted:
+                break
         self.assertEqual(len(accepted), 1, self.fettle.run("candidates", job["id"]).stdout)
         return accepted[0]["id"]
 
