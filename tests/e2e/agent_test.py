@@ -27,7 +27,7 @@ class Model(http.server.ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True)
         self.lock = threading.Lock()
         self.answered = {}
-        self.proposals = 0
+        self.proposals = {}
         self.delay = 0
         self.keys = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -36,9 +36,8 @@ class Model(http.server.ThreadingHTTPServer):
         text = json.dumps(body["messages"])
         if "Choose the next change" in text:
             return "plan", {"bottleneck": "arithmetic", "technique": "no-loop", "change": "multiply once"}
-        with self.lock:
-            self.proposals += 1
-            number = self.proposals
+        with self.lock:  # Who asks again after a crash gets the same answer.
+            number = self.proposals.setdefault(text, len(self.proposals) + 1)
         source = BROKEN if number == 1 else GOOD.replace("2.0f", f"(2.0f + {number}.0f - {number}.0f)")
         return "propose", {"source": source, "rationale": "one multiplication"}
 
