@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<std::vector<std::uint8_t>>> KeptOutputs::Fetch(
   for (const auto& outputs : outputs_) {
     std::size_t at = 0;
     for (const BoundTensor& tensor : case_.tensors) {
-      if (!IsOutput(tensor) || tensor.is_null) continue;
+      if (!IsOutput(tensor)) continue;
       const std::vector<std::int64_t>& wanted = rows[fetched.size()];
       FETTLE_ASSIGN_OR_RETURN(fetched.emplace_back(),
                               ReadRows(device_, tensor, *outputs[at++], 0, wanted));

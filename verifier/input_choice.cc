@@ -106,6 +106,16 @@ std::vector<InputSet> SetsOfLarge(const BoundCase& bound_case, const VerifyOptio
   return out;
 }
 
+std::vector<InputSet> SetsOfDtypes(const BoundCase& bound_case, const VerifyOptions& options,
+                                   const std::vector<InputSet>& taken) {
+  std::vector<InputSet> out;
+  for (const InputSet set : kSetsOfDtypes) {
+    const bool again = std::find(taken.begin(), taken.end(), set) != taken.end();
+    if (options.sets_on_large && Changes(set, bound_case) && !again) out.push_back(set);
+  }
+  return out;
+}
+
 bool Tells(const BoundCase& bound_case) { return ElementsOf(bound_case) >= kTellingElements; }
 
 bool TakesRemainingSets(const BoundCase& one, const BoundCase* last, const VerifyOptions& options) {
@@ -133,21 +143,19 @@ std::vector<std::pair<std::size_t, InputSpec>> SpecsAhead(const std::vector<Boun
     }
     if (!TakesSets(one, options)) continue;
     std::size_t turn = next_set;
-    std::size_t passed = 0;
-    for (int i = 0; i < options.input_sets_per_case && passed < kSetTurns.size(); ++passed) {
+    std::vector<InputSet> taken;
+    for (std::size_t i = 0; i < kSetTurns.size(); ++i) {
+      if (std::ssize(taken) >= options.input_sets_per_case) break;
       const InputSet set = kSetTurns[turn++ % kSetTurns.size()];
-      if (!Changes(set, one)) continue;
-      specs.emplace_back(index, SetSpec(options, index, set));
-      ++i;
+      if (Changes(set, one)) taken.push_back(set);
     }
+    for (const InputSet set : taken) specs.emplace_back(index, SetSpec(options, index, set));
     if (!Tells(one)) continue;
     next_set = turn;
     if (TakesRemainingSets(one, last < cases.size() ? &cases[last] : nullptr, options))
       last = index;
-    for (const InputSet set : kSetsOfDtypes) {
-      if (options.sets_on_large && Changes(set, one)) {
-        specs.emplace_back(index, SetSpec(options, index, set));
-      }
+    for (const InputSet set : SetsOfDtypes(one, options, taken)) {
+      specs.emplace_back(index, SetSpec(options, index, set));
     }
     if (AnyNonFinite(one)) specs.emplace_back(index, SetSpec(options, index, InputSet::kNonFinite));
   }

@@ -47,6 +47,9 @@ std::vector<InputSet> SetsOfLarge(const BoundCase& bound_case, const VerifyOptio
                                   std::size_t index);
 // Sets that mean something else for each dtype: a confirmation tries them on every case that tells.
 inline constexpr std::array kSetsOfDtypes = {InputSet::kLargeValues, InputSet::kEdgeValues};
+// Those that are left of them on a case that has taken its turns.
+std::vector<InputSet> SetsOfDtypes(const BoundCase& bound_case, const VerifyOptions& options,
+                                   const std::vector<InputSet>& taken);
 // Whether a case has enough elements to show what a set is about.
 bool Tells(const BoundCase& bound_case);
 // Which of two cases input sets are tried on that had no turn: the larger one, of those that tell.

@@ -343,21 +343,19 @@ Verifier::Outcome Verifier::InputSets(const CaseUnderTest& one, std::size_t inde
   }
   if (!TakesSets(one.bound_case, options_)) return std::optional<Failure>();
   int ran = 0;
+  std::vector<InputSet> taken;
   std::size_t turn = next_set_;
   for (std::size_t i = 0; i < kSetTurns.size() && ran < options_.input_sets_per_case; ++i) {
     const InputSet set = kSetTurns[turn++ % kSetTurns.size()];
     if (!Changes(set, one.bound_case)) continue;
+    taken.push_back(set);
     FETTLE_ASSIGN_OR_RETURN(const bool possible, RunInputSet(one, index, set, report));
     if (set_failure_) return std::exchange(set_failure_, std::nullopt);
     ran += possible;
   }
   if (!Tells(one.bound_case)) return std::optional<Failure>();
   next_set_ = turn;
-  for (const InputSet set : kSetsOfDtypes) {
-    const std::string check = "inputs:" + std::string(InputSetName(set));
-    const bool ran_it =
-        std::find(report->checks.begin(), report->checks.end(), check) != report->checks.end();
-    if (!options_.sets_on_large || !Changes(set, one.bound_case) || ran_it) continue;
+  for (const InputSet set : SetsOfDtypes(one.bound_case, options_, taken)) {
     FETTLE_RETURN_IF_ERROR(RunInputSet(one, index, set, report).status());
     if (set_failure_) return std::exchange(set_failure_, std::nullopt);
   }
