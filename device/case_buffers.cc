@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
+#include "core/random.h"
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 
@@ -49,10 +50,14 @@ absl::StatusOr<CaseBuffers> CaseBuffers::Allocate(Device& device, const BoundCas
   result.case_ = bound_case;
   result.workspace_spec_ = workspace;
   result.options_ = options;
+  Random places = Random::For({options.key, options.place});
+  std::uint64_t place = places.Next();
+  const std::uint64_t stride = places.Next() | 1;  // Odd: kScatterPlaces buffers, each another place.
   const auto allocate = [&](DType dtype, std::int64_t size, std::int64_t align,
                             Placement placement) -> absl::StatusOr<std::unique_ptr<GuardedBuffer>> {
     GuardOptions one = options;
     one.placement = placement;
+    one.place = place += stride;
     FETTLE_ASSIGN_OR_RETURN(GuardedBuffer buffer,
                             GuardedBuffer::Allocate(device, dtype, size, align, one));
     return std::make_unique<GuardedBuffer>(std::move(buffer));

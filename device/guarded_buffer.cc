@@ -66,6 +66,9 @@ absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(Device& device, DType dtyp
   if (options.placement == Placement::kMisaligned && align > 0 && align < kNaturalAlign) {
     offset += align;  // A multiple of `align` and of no larger power of two.
   }
+  if (options.placement == Placement::kScattered || options.placement == Placement::kPageEnd) {
+    offset += static_cast<std::int64_t>(options.place % kScatterPlaces) * step;
+  }
   FETTLE_ASSIGN_OR_RETURN(result.buffer_,
                           device.Allocate(step + offset + size_bytes + options.guard_bytes));
   // The device promises 256 bytes; larger alignments are made here.

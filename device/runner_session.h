@@ -33,6 +33,9 @@ enum class Placement {
   kGuarded,     // [guard | payload | guard], payload at its natural alignment.
   kPageEnd,     // The payload ends at an unmapped page (guard bytes only where that is impossible).
   kMisaligned,  // Natural alignment of the dtype and no more (contract permitting).
+  // As kGuarded, each payload a random multiple of that alignment further than the others: kGuarded
+  // and, where sizes are whole pages, kPageEnd have all of a call's payloads lie alike.
+  kScattered,
 };
 
 // What the inputs hold (verifier/inputs.h). Everything but kDeclared changes only floating-point

@@ -127,6 +127,7 @@ absl::StatusOr<std::unique_ptr<CaseBuffers>> CaseRunner::AllocateBuffers(
   GuardOptions options;
   options.placement = request.placement;
   options.key = guard_key_;
+  options.place = ++allocations_;
   if (device_.info().target.vendor != Vendor::kCpu) options.patterns = &patterns_;
   FETTLE_ASSIGN_OR_RETURN(
       CaseBuffers buffers,

@@ -45,6 +45,7 @@ class CaseRunner {
 
   Device& device_;
   std::uint64_t guard_key_;
+  std::uint64_t allocations_ = 0;  // Each with other places.
   GuardPatterns patterns_;
   CaseInputCache inputs_;
   std::unique_ptr<CaseBuffers> buffers_;

@@ -309,9 +309,11 @@ Verifier::Outcome Verifier::ChangeInPlace(const CaseUnderTest& one, const InputS
 
 Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec& spec,
                                        const std::vector<std::string>& known, CaseReport* report) {
-  std::vector<Placement> placements = {Placement::kPageEnd};
+  std::vector<Placement> placements = {Placement::kPageEnd, Placement::kScattered};
   if (PermitsMisalignment(one.bound_case)) placements.push_back(Placement::kMisaligned);
+  bool scattered = false;
   for (const Placement placement : placements) {
+    if (placement == Placement::kScattered && scattered) continue;
     RunRequest request = Request(one, spec);
     request.placement = placement;
     request.known_digests = known;
@@ -323,6 +325,7 @@ Verifier::Outcome Verifier::Placements(const CaseUnderTest& one, const InputSpec
     const std::string name = placement == Placement::kMisaligned ? "misaligned"
                              : observation.at_page_end           ? "page_end"
                                                                  : "other_addresses";
+    scattered = scattered || !observation.at_page_end;
     if (failure) {
       failure->message += fmt::format(" (buffers placed {})", name);
       return failure;

@@ -19,7 +19,8 @@
 namespace fettle {
 namespace {
 
-constexpr std::array<std::string_view, 3> kPlacements = {"guarded", "page_end", "misaligned"};
+constexpr std::array<std::string_view, 4> kPlacements = {"guarded", "page_end", "misaligned",
+                                                          "scattered"};
 
 constexpr std::array<std::string_view, 25> kInputSets = {
     "declared",         "exact_integers", "scale_tiny",   "scale_small",

@@ -153,6 +153,10 @@ TEST_P(VerifyTest, HonestKernelPassesEveryCheck) {
               ::testing::IsSupersetOf({"guards", "inputs", "poison", "bound", "repeats",
                                        "error_budget", "in_place_change", "exact_integers",
                                        "rotated_order", "inputs:heavy_tail"}));
+  for (const CaseReport& one : report.cases) {
+    EXPECT_THAT(one.checks, ::testing::Contains("other_addresses").Times(1));
+    EXPECT_THAT(one.checks, ::testing::Contains("page_end").Times(one.outputs[0].compared == 2048));
+  }
   EXPECT_LT(report.cases[0].outputs[0].worst, 1);
   EXPECT_EQ(report.cases[2].outputs[0].compared, 2048);
 }
