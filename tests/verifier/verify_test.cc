@@ -117,7 +117,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
     }
     Verifier verifier(runner_, *reference_);
     VerifyOptions options;
-    options.seed = 42;
+    options.seed = seed_;
     options.judged = &judged_;
     options.large_elements = large_elements_;
     options.sets_on_large = sets_on_large_;
@@ -139,6 +139,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
   JudgementCache judged_;
   std::int64_t large_elements_ = VerifyOptions{}.large_elements;
   bool sets_on_large_ = false;
+  std::uint64_t seed_ = 42;
   std::vector<BoundCase> cases_;
 };
 Reference* VerifyTest::reference_ = nullptr;
@@ -159,6 +160,33 @@ TEST_P(VerifyTest, HonestKernelPassesEveryCheck) {
   }
   EXPECT_LT(report.cases[0].outputs[0].worst, 1);
   EXPECT_EQ(report.cases[2].outputs[0].compared, 2048);
+}
+
+// Where a sum itself overflows, an honest one may be NaN.
+TEST_P(VerifyTest, AsksNoKernelToOverflowAsTheBaselineDoes) {
+  Register("kahan", [](const Problem& p) {
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      volatile float sum = 0, lost = 0;
+      for (std::int64_t c = 0; c < p.cols; ++c) {
+        const float term = p.x[r * p.cols + c] * p.w[c] - lost;
+        const float next = sum + term;
+        lost = next - sum - term;
+        sum = next;
+      }
+      p.y[r] = sum;
+    }
+    for (std::int64_t c = 0; c < p.cols; ++c) p.z[c] = 2 * p.w[c];
+  });
+  cases_ = {Case("checked/0", 3, 40)};
+  int left_out = 0;
+  for (seed_ = 1; seed_ <= 24; ++seed_) {
+    const VerificationReport report = Verify("kahan");
+    EXPECT_TRUE(report.passed) << "seed " << seed_ << ": " << report.failure.message;
+    for (const std::string& warning : report.warnings) {
+      left_out += warning.find("large_values") != std::string::npos;
+    }
+  }
+  EXPECT_GT(left_out, 0);
 }
 
 TEST_P(VerifyTest, JudgesEqualBytesOnceOnADeviceThatTakesDigests) {
