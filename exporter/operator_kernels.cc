@@ -21,6 +21,54 @@ std::string OperatorWriter::TargetOf(const BundleKernel& kernel) const {
   return bundle_.targets.empty() ? "cpu" : bundle_.targets.front();
 }
 
+// For each array of tensors, whether its members hold no more than was tested: in all, and each.
+absl::Status OperatorWriter::ArrayVolumes() {
+  auto names = NamesFor(nullptr, "");
+  names["g"] = "::fettle_expr::Num(g)";
+  for (const ArgDecl* arg : view_.pointers) {
+    FETTLE_ASSIGN_OR_RETURN(const std::string count, EmitExpr(arg->count, names, true));
+    std::string sizes;
+    for (const Expr& extent : arg->each->shape) {
+      FETTLE_ASSIGN_OR_RETURN(const std::string size, EmitExpr(extent, names, true));
+      sizes += size + ", ";
+    }
+    const std::size_t rank = arg->each->shape.size();
+    Line(
+        "inline bool volumes_{}(const Call& c, std::int64_t most, std::int64_t most_each) {{\n"
+        "  (void)c;\n  const ::fettle_expr::Checked count = {};\n"
+        "  ::fettle_expr::Checked total = ::fettle_expr::Num(0);\n"
+        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{",
+        arg->name, count);
+    if (rank > 0) Line("    const ::fettle_expr::Checked sizes[] = {{{}}};", sizes);
+    Line(
+        "    const ::fettle_expr::Checked one = volume({}, {});\n"
+        "    total = ::fettle_expr::Add(total, one);\n"
+        "    if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
+        "  return count.ok;\n}}",
+        rank > 0 ? "sizes" : "nullptr", rank);
+  }
+  return absl::OkStatus();
+}
+
+std::string OperatorWriter::VolumeTest(const Envelope& envelope) const {
+  std::string test;
+  for (const auto& [name, most] : envelope.elements) {
+    const ArgDecl& arg = *model_.FindArg(name);
+    std::string fits;
+    if (arg.each != nullptr) {
+      fits = fmt::format("volumes_{}(c, INT64_C({}), INT64_C({}))", name, most,
+                         envelope.member_elements.at(name));
+    } else {
+      fits = fmt::format("at_most(volume({}, {}), INT64_C({}))",
+                         arg.shape.empty() ? "nullptr" : "c.s_" + name, arg.shape.size(), most);
+    }
+    if (!arg.optional_dim.empty())
+      fits = fmt::format("(c.d_{}.value == 0 || {})", arg.optional_dim, fits);
+    test += " &&\n      " + fits;
+  }
+  return test;
+}
+
 absl::Status OperatorWriter::Guard(std::size_t k) {
   const BundleKernel& kernel = bundle_.kernels[k];
   Line("// Whether {} was tested for the call; without `scalars` for any values of scalars.",
@@ -40,6 +88,7 @@ absl::Status OperatorWriter::Guard(std::size_t k) {
         if (range.multiple_of > 1)
           test += fmt::format(" && c.d_{}.value % {} == 0", name, range.multiple_of);
       }
+      test += VolumeTest(envelope);
       std::string values;
       for (const auto& [name, range] : envelope.scalars) {
         const std::string field = CppIdentifier(name);
@@ -70,6 +119,7 @@ absl::Status OperatorWriter::Guard(std::size_t k) {
 }
 
 absl::Status OperatorWriter::Kernels() {
+  FETTLE_RETURN_IF_ERROR(ArrayVolumes());
   for (std::size_t k = 0; k < bundle_.kernels.size(); ++k) {
     const BundleKernel& kernel = bundle_.kernels[k];
     FETTLE_RETURN_IF_ERROR(Guard(k));
