@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/status_macros.h"
 #include "exporter/operator_writer.h"
 
@@ -30,22 +32,33 @@ absl::Status OperatorWriter::ArrayVolumes() {
     std::string sizes;
     for (const Expr& extent : arg->each->shape) {
       FETTLE_ASSIGN_OR_RETURN(const std::string size, EmitExpr(extent, names, true));
-      sizes += size + ", ";
+      sizes += (sizes.empty() ? "" : ", ") + size;
     }
     const std::size_t rank = arg->each->shape.size();
+    const bool alike = std::none_of(arg->each->shape.begin(), arg->each->shape.end(),
+                                    [](const Expr& e) { return e.Names().contains("g"); });
     Line(
         "inline bool volumes_{}(const Call& c, std::int64_t most, std::int64_t most_each) {{\n"
-        "  (void)c;\n  const ::fettle_expr::Checked count = {};\n"
-        "  ::fettle_expr::Checked total = ::fettle_expr::Num(0);\n"
-        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{",
+        "  (void)c;\n  const ::fettle_expr::Checked count = {};",
         arg->name, count);
-    if (rank > 0) Line("    const ::fettle_expr::Checked sizes[] = {{{}}};", sizes);
-    Line(
-        "    const ::fettle_expr::Checked one = volume({}, {});\n"
-        "    total = ::fettle_expr::Add(total, one);\n"
-        "    if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
-        "  return count.ok;\n}}",
+    const std::string one = fmt::format(
+        "{}const ::fettle_expr::Checked one = volume({}, {});",
+        rank > 0 ? fmt::format("const ::fettle_expr::Checked sizes[] = {{{}}};\n  ", sizes) : "",
         rank > 0 ? "sizes" : "nullptr", rank);
+    if (alike) {
+      Line(
+          "  {}\n  if (count.ok && count.value <= 0) return true;\n"
+          "  return at_most(one, most_each) && at_most(::fettle_expr::Mul(count, one), most);\n}}",
+          one);
+      continue;
+    }
+    Line(
+        "  ::fettle_expr::Checked total = ::fettle_expr::Num(0);\n"
+        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{\n  {}\n"
+        "  total = ::fettle_expr::Add(total, one);\n"
+        "  if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
+        "  return count.ok;\n}}",
+        one);
   }
   return absl::OkStatus();
 }

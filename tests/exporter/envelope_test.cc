@@ -176,6 +176,7 @@ dims:
   weighted: {in: [0, 1]}
 args:
   - in: {role: pointers, count: members, each: {role: in, dtype: f32, shape: [rows, "widths[g]"], fill: {normal: [0, 1]}}}
+  - rows_of: {role: pointers, count: members, each: {role: in, dtype: f32, shape: [rows], fill: {normal: [0, 1]}}}
   - gain: {role: in, dtype: f32, shape: [rows], fill: {normal: [0, 1]}, optional: weighted}
   - widths_of: {role: in, dtype: i32, shape: [members], fill: {list: widths}}
   - out: {role: pointers, count: members, each: {role: out, dtype: f32, shape: [rows, "widths[g]"]}}
@@ -185,22 +186,22 @@ baseline:
   tunables: {BLOCK: [32, 64, 128]}
   values: {BLOCK: 32}
   launches:
-    - {kernel: jagged_gain, grid: [members], block: [BLOCK], args: [in, gain, widths_of, out, rows]}
+    - {kernel: jagged_gain, grid: [members], block: [BLOCK], args: [in, rows_of, gain, widths_of, out, rows]}
 reference: {source: reference.cc, function: jagged_gain_ref}
 cases:
   timed: [{members: 4, rows: 64, widths: 32, weighted: 0}, {members: 2, rows: 16, widths: [200, 28], weighted: 1}]
-  checked: [{members: 1, rows: 1, widths: 1, weighted: 1}]
+  checked: [{members: 1, rows: 1, widths: 1, weighted: 1}, {members: 1, rows: 100, widths: 1, weighted: 0}]
   held_out: 1
 tolerance: {out: {rtol: 1.0e-6, atol: 1.0e-6}}
 work: {bytes: "8*rows*sum(widths)", flops: "rows*sum(widths)"}
 )yaml";
 
 constexpr char kJaggedKernel[] =
-    R"(extern "C" __global__ void jagged_gain(const float* const* in, const float* gain, const int* widths, float* const* out,
-                                       int rows) {
+    R"(extern "C" __global__ void jagged_gain(const float* const* in, const float* const* rows_of, const float* gain,
+                                       const int* widths, float* const* out, int rows) {
   const int g = blockIdx.x;
   for (int i = threadIdx.x; i < rows * widths[g]; i += BLOCK)
-    out[g][i] = in[g][i] * (gain != nullptr ? gain[i / widths[g]] : 1.0f);
+    out[g][i] = in[g][i] * rows_of[g][i / widths[g]] * (gain != nullptr ? gain[i / widths[g]] : 1.0f);
 }
 )";
 
@@ -223,11 +224,13 @@ static void ask(const char* what, std::int64_t rows, std::int64_t weighted, cons
   std::printf("%s: %s %s\n", what, ops::Operator::kernel_id(d.kernel), fettle::why_name(d.why));
 }
 int main() {
-  const std::int64_t even[] = {32, 32, 32, 32}, uneven[] = {200, 28}, one[] = {1}, odd[] = {32, 32, 32, 33};
+  const std::int64_t even[] = {32, 32, 32, 32}, uneven[] = {200, 28}, one[] = {1}, ones[] = {1, 1, 1, 1}, odd[] = {32, 32, 32, 33};
   const std::int64_t large[] = {128}, flat[] = {100, 100, 100, 200};
   ask("tested without gain", 64, 0, even, 4);
   ask("tested with gain", 16, 1, uneven, 2);
   ask("smallest", 1, 1, one, 1);
+  ask("tested rows of one", 100, 0, one, 1);
+  ask("those rows of four", 100, 0, ones, 4);
   ask("more gain than tested", 17, 1, uneven, 1);
   ask("more in all", 64, 0, odd, 4);
   ask("one too large a member", 64, 0, large, 1);
@@ -246,10 +249,12 @@ TEST(Envelopes, ArraysCountAllMembersAndTheLargestOne) {
   ASSERT_FALSE(bundle.empty());
   const json envelope = EnvelopesOf(bundle, 0)[0];
   EXPECT_EQ(envelope.value("elements", json()),
-            (json{{"in", 8192}, {"out", 8192}, {"gain", 16}, {"widths_of", 4}}));
-  EXPECT_EQ(envelope.value("member_elements", json()), (json{{"in", 3200}, {"out", 3200}}));
+            (json{{"in", 8192}, {"out", 8192}, {"gain", 16}, {"rows_of", 256}, {"widths_of", 4}}));
+  EXPECT_EQ(envelope.value("member_elements", json()),
+            (json{{"in", 3200}, {"out", 3200}, {"rows_of", 100}}));
   EXPECT_EQ(Output(bundle, kJaggedProgram),
             "tested without gain: v1 \ntested with gain: v1 \nsmallest: v1 \n"
+            "tested rows of one: v1 \nthose rows of four: baseline outside_tested\n"
             "more gain than tested: baseline outside_tested\n"
             "more in all: baseline outside_tested\n"
             "one too large a member: baseline outside_tested\nanother split: v1 \n");
