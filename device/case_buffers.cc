@@ -52,7 +52,8 @@ absl::StatusOr<CaseBuffers> CaseBuffers::Allocate(Device& device, const BoundCas
   result.options_ = options;
   Random places = Random::For({options.key, options.place});
   std::uint64_t place = places.Next();
-  const std::uint64_t stride = places.Next() | 1;  // Odd: kScatterPlaces buffers, each another place.
+  const std::uint64_t stride =
+      places.Next() | 1;  // Odd: kScatterPlaces buffers, each another place.
   const auto allocate = [&](DType dtype, std::int64_t size, std::int64_t align,
                             Placement placement) -> absl::StatusOr<std::unique_ptr<GuardedBuffer>> {
     GuardOptions one = options;

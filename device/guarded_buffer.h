@@ -25,8 +25,9 @@ struct GuardOptions {
   // Each side; a multiple of 256. 0: an allocation of exactly the payload's size.
   std::int64_t guard_bytes = kDefaultGuardBytes;
   std::uint64_t key = 0;  // Of the guard pattern; fresh per process.
-  // kScattered: which of kScatterPlaces places, a multiple of its alignment apart, the payload takes
-  // (modulo their number). CaseBuffers: random; each buffer of the call gets another one from it.
+  // kScattered: which of kScatterPlaces places, a multiple of its alignment apart, the payload
+  // takes (modulo their number). CaseBuffers: random; each buffer of the call gets another one from
+  // it.
   std::uint64_t place = 0;
   // Of the same device and key; writes the bands on the device. Null: from the host. Must outlive
   // the buffer.
@@ -45,9 +46,9 @@ class GuardedBuffer {
  public:
   // `align` is the contract's alignment in bytes (0: the device's own). kGuarded places the payload
   // at a multiple of max(256, align), kMisaligned at a multiple of `align` and of no more (only
-  // where the contract gives one below 256, otherwise as kGuarded), kScattered as kGuarded and up to
-  // kScatterPlaces - 1 such multiples further. kPageEnd falls back to kScattered where
-  // the device cannot, or the size is no multiple of the alignment; see at_page_end().
+  // where the contract gives one below 256, otherwise as kGuarded), kScattered as kGuarded and up
+  // to kScatterPlaces - 1 such multiples further. kPageEnd falls back to kScattered where the
+  // device cannot, or the size is no multiple of the alignment; see at_page_end().
   static absl::StatusOr<GuardedBuffer> Allocate(Device& device, DType dtype,
                                                 std::int64_t size_bytes, std::int64_t align,
                                                 const GuardOptions& options);

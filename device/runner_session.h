@@ -124,8 +124,9 @@ struct TimeRequest {
   BoundCase bound_case;
   RunnableKernel a, b;  // a: baseline, b: candidate.
   std::uint64_t input_seed = 0;
-  // Of further inputs, each for one launch; the output of one of those is returned. Empty: outputs
-  // are those on input_seed alone.
+  // Of further inputs, each for one launch; the output of one of those is returned, and what counts
+  // are samples on inputs that were not there before (profiler/case_pair.h). Empty: outputs are
+  // those on input_seed alone, and inputs come again, which costs less time between samples.
   std::vector<std::uint64_t> single_seeds;
   std::map<std::string, std::string> files;  // As in RunRequest.
   std::uint64_t order_seed = 0;              // Order of sides in each pair.

@@ -63,7 +63,17 @@ std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSp
   const BoundTensor& tensor = bound_case.tensors[static_cast<std::size_t>(flip.flip_tensor)];
   flip.flip_element = below(tensor.elements(), 2);
   const std::vector<std::int64_t> outputs = OutputTensors(bound_case);
-  if (!large || outputs.empty()) return {flip};
+  if (!large) {  // A maximum shows the one only, a minimum the other.
+    InputSpec other = flip;
+    other.flip_tensor = choices[RandomBelow(choices.size(), spec.seed, 5)];
+    const std::int64_t count =
+        bound_case.tensors[static_cast<std::size_t>(other.flip_tensor)].elements();
+    other.flip_element = below(count, 6);
+    if ((other.flip_element - flip.flip_element) % 2 == 0) other.flip_element ^= 1;
+    if (other.flip_element >= count) other.flip_element = std::max<std::int64_t>(0, count - 2);
+    return {flip, other};
+  }
+  if (outputs.empty()) return {flip};
   const auto first = static_cast<std::size_t>(outputs[0]);
   const BoundTensor& output = bound_case.tensors[first];
   const std::vector<std::int64_t> rows =

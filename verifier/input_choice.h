@@ -33,7 +33,8 @@ InputSpec DeclaredSpec(const VerifyOptions& options, std::size_t index);
 InputSpec ExactSpec(const VerifyOptions& options, std::size_t index);
 InputSpec SetSpec(const VerifyOptions& options, std::size_t index, InputSet set);
 
-// Changes to try at the same addresses: one element of one input. Of large cases only some rows are
+// Changes to try at the same addresses: one element of one input, and of small cases another one
+// the other way (FlipElement). Of large cases only some rows are
 // computed by the reference, so there the element lies in one of them; where inputs and outputs
 // have different rows, everything is changed too.
 std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSpec& spec,

@@ -62,7 +62,9 @@ void WriteDrawn(const DrawnFill& fill, std::int64_t first, std::int64_t count, s
 // have the value of any other.
 bool CanFlip(const BoundTensor& tensor);
 // Replaces element `element` (taken modulo the count) of a nonempty tensor by a clearly different
-// value that its fill allows.
+// value that its fill allows: of an even element the bound above, of an odd one that below (five
+// standard deviations for normal fills), so that a maximum or a minimum changes with it, or the
+// other one where it is there already. Indices go half of their span further.
 void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> dense);
 
 }  // namespace fettle

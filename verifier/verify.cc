@@ -47,9 +47,9 @@ json MismatchOf(const Judgement& judgement) {
 bool SumsOverflow(const BoundCase& bound_case, const Judgement& baseline) {
   return std::any_of(
       baseline.outputs.begin(), baseline.outputs.end(), [&](const Comparison& output) {
-        const auto tensor = std::find_if(
-            bound_case.tensors.begin(), bound_case.tensors.end(),
-            [&](const BoundTensor& one) { return one.name == output.errors.output; });
+        const auto tensor =
+            std::find_if(bound_case.tensors.begin(), bound_case.tensors.end(),
+                         [&](const BoundTensor& one) { return one.name == output.errors.output; });
         return output.max_reference > MaxFinite(DType::kF32) &&
                (tensor == bound_case.tensors.end() || tensor->dtype != DType::kF64);
       });

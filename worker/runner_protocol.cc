@@ -20,7 +20,7 @@ namespace fettle {
 namespace {
 
 constexpr std::array<std::string_view, 4> kPlacements = {"guarded", "page_end", "misaligned",
-                                                          "scattered"};
+                                                         "scattered"};
 
 constexpr std::array<std::string_view, 25> kInputSets = {
     "declared",         "exact_integers", "scale_tiny",   "scale_small",

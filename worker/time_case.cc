@@ -133,7 +133,7 @@ absl::StatusOr<TimeObservation> TimeOneCase(Device& device, Clock& clock, CaseIn
   pair_options.checks = (!request.screen_only && request.duty_ratios.empty()) ||
                         device.info().target.vendor == Vendor::kCpu;
   pair_options.seed = request.order_seed;
-  if (request.cold) {  // Hot times are of one buffer set as it is.
+  if (!request.single_seeds.empty()) {
     pair_options.varied = VariedOf(request.bound_case);
     pair_options.draw = [](const DrawnFill& fill, std::int64_t count, std::uint8_t* bytes) {
       WriteDrawn(fill, 0, count, bytes);

@@ -270,7 +270,10 @@ TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
                      b = DecodeFloat(DType::kF32, after.data(), i);
         changed += a != b;
         if (i == at) {
-          EXPECT_GE(std::fabs(a - b), 1);
+          EXPECT_GE(std::fabs(a - b), 0.5);
+        }
+        if (i == at && kind == Fill::Kind::kNormal) {
+          EXPECT_EQ(b, at % 2 == 0 ? 5 : -5);
         }
         if (kind == Fill::Kind::kUniform) {
           EXPECT_LE(std::fabs(b), 1);

@@ -9,6 +9,7 @@
 #include "tests/fakes/in_process_runner.h"
 #include "tests/verifier/case_fixtures.h"
 #include "verifier/failure_class.h"
+#include "verifier/input_choice.h"
 
 namespace fettle {
 namespace {
@@ -145,6 +146,21 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
 Reference* VerifyTest::reference_ = nullptr;
 INSTANTIATE_TEST_SUITE_P(Devices, VerifyTest, ::testing::Values(false, true),
                          [](const auto& param) { return param.param ? "gpu" : "host"; });
+
+TEST(InputChoiceTest, SmallCasesChangeInPlaceBothWays) {
+  BoundCase one;
+  one.tensors = {MakeTensor("x", Role::kIn, DType::kF32, {3, 257}),
+                 MakeTensor("y", Role::kOut, DType::kF32, {3})};
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const auto changes = ChangesInPlace(one, {seed}, /*large=*/false);
+    ASSERT_EQ(changes.size(), 2u);
+    for (const InputSpec& change : changes) {
+      EXPECT_EQ(change.flip_tensor, 0);
+      EXPECT_LT(change.flip_element, 771);
+    }
+    EXPECT_NE(changes[0].flip_element % 2, changes[1].flip_element % 2);
+  }
+}
 
 TEST_P(VerifyTest, HonestKernelPassesEveryCheck) {
   const VerificationReport report = Verify("honest");
