@@ -35,20 +35,21 @@ void AddScalars(const TaskModel& model, const BoundCase& bound_case, Tested& tes
 }
 
 void AddElements(const TaskModel& model, const BoundCase& bound_case, Tested& tested) {
-  // A case's elements by argument; those of an array's members together. Binding keeps each tensor
-  // below 2^44 elements and arrays below 2^12 members.
-  std::map<std::string, std::int64_t> sums;
-  for (const BoundTensor& tensor : bound_case.tensors) {
-    const ArgDecl* arg = model.FindArg(tensor.name);
-    if (arg == nullptr || arg->role == Role::kNone) continue;
-    sums[tensor.name] += tensor.elements();
-    if (arg->each == nullptr) continue;
-    std::int64_t& largest = tested.member_elements[tensor.name];
-    largest = std::max(largest, tensor.elements());
-  }
-  for (const auto& [name, elements] : sums) {
-    std::int64_t& most = tested.elements[name];
-    most = std::max(most, elements);
+  for (const ArgDecl& arg : model.args) {
+    if (arg.role == Role::kScalar || arg.role == Role::kNone) continue;
+    // Of an array, all members. Binding keeps each tensor below 2^44 elements and arrays below 2^13
+    // members. One without members counts too: as nothing.
+    std::int64_t sum = 0, largest = 0;
+    for (const BoundTensor& tensor : bound_case.tensors) {
+      if (tensor.name != arg.name) continue;
+      sum += tensor.elements();
+      largest = std::max(largest, tensor.elements());
+    }
+    std::int64_t& most = tested.elements[arg.name];
+    most = std::max(most, sum);
+    if (arg.each == nullptr) continue;
+    std::int64_t& most_each = tested.member_elements[arg.name];
+    most_each = std::max(most_each, largest);
   }
 }
 

@@ -34,17 +34,13 @@ absl::Status OperatorWriter::ArrayVolumes() {
       FETTLE_ASSIGN_OR_RETURN(const std::string size, EmitExpr(extent, names, true));
       sizes += (sizes.empty() ? "" : ", ") + size;
     }
-    const std::size_t rank = arg->each->shape.size();
     const bool alike = std::none_of(arg->each->shape.begin(), arg->each->shape.end(),
                                     [](const Expr& e) { return e.Names().contains("g"); });
     Line(
         "inline bool volumes_{}(const Call& c, std::int64_t most, std::int64_t most_each) {{\n"
         "  (void)c;\n  const ::fettle_expr::Checked count = {};",
         arg->name, count);
-    const std::string one = fmt::format(
-        "{}const ::fettle_expr::Checked one = volume({}, {});",
-        rank > 0 ? fmt::format("const ::fettle_expr::Checked sizes[] = {{{}}};\n  ", sizes) : "",
-        rank > 0 ? "sizes" : "nullptr", rank);
+    const std::string one = fmt::format("const ::fettle_expr::Checked one = volume({});", sizes);
     if (alike) {
       Line(
           "  {}\n  if (count.ok && count.value <= 0) return true;\n"
@@ -54,9 +50,9 @@ absl::Status OperatorWriter::ArrayVolumes() {
     }
     Line(
         "  ::fettle_expr::Checked total = ::fettle_expr::Num(0);\n"
-        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{\n  {}\n"
-        "  total = ::fettle_expr::Add(total, one);\n"
-        "  if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
+        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{\n    {}\n"
+        "    total = ::fettle_expr::Add(total, one);\n"
+        "    if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
         "  return count.ok;\n}}",
         one);
   }
@@ -72,8 +68,10 @@ std::string OperatorWriter::VolumeTest(const Envelope& envelope) const {
       fits = fmt::format("volumes_{}(c, INT64_C({}), INT64_C({}))", name, most,
                          envelope.member_elements.at(name));
     } else {
-      fits = fmt::format("at_most(volume({}, {}), INT64_C({}))",
-                         arg.shape.empty() ? "nullptr" : "c.s_" + name, arg.shape.size(), most);
+      std::string sizes;
+      for (std::size_t d = 0; d < arg.shape.size(); ++d)
+        sizes += fmt::format("{}c.s_{}[{}]", d == 0 ? "" : ", ", name, d);
+      fits = fmt::format("at_most(volume({}), INT64_C({}))", sizes, most);
     }
     if (!arg.optional_dim.empty())
       fits = fmt::format("(c.d_{}.value == 0 || {})", arg.optional_dim, fits);

@@ -196,12 +196,12 @@ TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
 
 TEST(Tamper, ARaisedVolumeInTheHeaderIsFound) {
   BundleFiles files = SampleBundle();
-  const std::string limit = "volume(c.s_x, 1), INT64_C(4096)";
+  const std::string limit = "volume(c.s_x[0]), INT64_C(4096)";
   std::string header;
   for (auto& [path, text] : files) {
     const std::size_t at = text.find(limit);
     if (!path.starts_with("include/fettle_ops/") || at == std::string::npos) continue;
-    text.replace(at, limit.size(), "volume(c.s_x, 1), INT64_C(9999)");
+    text.replace(at, limit.size(), "volume(c.s_x[0]), INT64_C(9999)");
     header = path;
   }
   ASSERT_FALSE(header.empty());
