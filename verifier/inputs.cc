@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/digest.h"
 #include "core/status_macros.h"
 #include "device/tensor_layout.h"
 #include "verifier/index_fill.h"
@@ -356,6 +357,44 @@ void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std:
   } else {
     EncodeInteger(tensor.dtype, std::llround(fresh), bytes, element);
   }
+}
+
+const std::string& InputsFingerprint() {
+  static const std::string fingerprint = [] {
+    std::string drawn;
+    const auto add = [&drawn](const BoundTensor& tensor, InputSet set) {
+      const auto bytes = MakeInput(tensor, /*seed=*/7, set, {});
+      if (bytes.ok()) drawn.append(bytes->begin(), bytes->end());
+      drawn += '|';
+      if (!bytes.ok() || set != InputSet::kDeclared || !CanFlip(tensor)) return;
+      for (std::int64_t element = 0; element < 4; ++element) {
+        std::vector<std::uint8_t> flipped = *bytes;
+        FlipElement(tensor, element, flipped);
+        drawn.append(flipped.begin(), flipped.end());
+      }
+    };
+    BoundTensor tensor;
+    tensor.shape = {5, 21};
+    tensor.strides = {21, 1};
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI32}) {
+      tensor.dtype = dtype;
+      for (int set = 0; set <= static_cast<int>(InputSet::kNonFinite); ++set) {
+        tensor.fill = {.kind = Fill::Kind::kNormal, .a = 0.5, .b = 2};
+        add(tensor, static_cast<InputSet>(set));
+        tensor.fill = {.kind = Fill::Kind::kUniform, .a = -3, .b = 5};
+        add(tensor, static_cast<InputSet>(set));
+        if (!IsInteger(dtype)) continue;
+        for (const Fill::Kind kind :
+             {Fill::Kind::kIndexUniform, Fill::Kind::kIndexZipf, Fill::Kind::kIndexSorted,
+              Fill::Kind::kIndexPermutation, Fill::Kind::kIndexRepeated}) {
+          tensor.fill = {.kind = kind, .a = 1.2, .lo = 0, .hi = 105};
+          add(tensor, static_cast<InputSet>(set));
+        }
+      }
+    }
+    return Sha256Hex(drawn);
+  }();
+  return fingerprint;
 }
 
 }  // namespace fettle

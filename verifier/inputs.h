@@ -16,6 +16,11 @@
 
 namespace fettle {
 
+// 64 hex digits over what is drawn for a sample of fills, sets and changed elements: other digits
+// where another build draws otherwise, so that nothing kept for the same InputSpec is taken for it.
+// Thread-safe.
+const std::string& InputsFingerprint();
+
 // What the inputs of a case hold: the same bytes on every machine for the same spec.
 struct InputSpec {
   std::uint64_t seed = 0;

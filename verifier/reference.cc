@@ -46,13 +46,13 @@ bool IsCompared(const BoundCase& bound_case, const BoundTensor& tensor) {
   return tolerance == nullptr || tolerance->kind != BoundTolerance::Kind::kChecker;
 }
 
-std::string CaseKey(const ReferenceSource& source, const BoundCase& bound_case,
-                    const InputSpec& spec) {
+std::string CaseKey(const ReferenceSource& source, const std::string& inputs,
+                    const BoundCase& bound_case, const InputSpec& spec) {
   json form = ToJson(bound_case);
   form.erase("label");  // Held-out cases are drawn anew under the same labels.
-  return Sha256Hex(fmt::format("{}|{}|{:x}|{}|{}|{}", source.task_digest, CanonicalJson(form),
-                               spec.seed, static_cast<int>(spec.set), spec.flip_tensor,
-                               spec.flip_tensor < 0 ? 0 : spec.flip_element));
+  return Sha256Hex(fmt::format("{}|{}|{}|{:x}|{}|{}|{}", source.task_digest, inputs,
+                               CanonicalJson(form), spec.seed, static_cast<int>(spec.set),
+                               spec.flip_tensor, spec.flip_tensor < 0 ? 0 : spec.flip_element));
 }
 
 std::set<std::string> FilesOfFill(const Fill& fill) {
@@ -238,7 +238,7 @@ absl::Status Reference::PrepareCase(Seat& seat, const std::string& key, const Bo
 
 absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundCase& bound_case,
                                                                     const InputSpec& spec) {
-  const std::string key = CaseKey(source_, bound_case, spec);
+  const std::string key = CaseKey(source_, options_.inputs, bound_case, spec);
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !computing_.contains(key); });
@@ -373,7 +373,7 @@ absl::StatusOr<Expected> Reference::EvaluateStored(const BoundCase& bound_case) 
 absl::StatusOr<CheckerResult> Reference::Check(const BoundCase& bound_case, const InputSpec& spec,
                                                std::size_t checker,
                                                const std::vector<Bytes>& outputs) {
-  const std::string key = CaseKey(source_, bound_case, spec);
+  const std::string key = CaseKey(source_, options_.inputs, bound_case, spec);
   const SeatHold seat = TakeSeat(key);
   FETTLE_RETURN_IF_ERROR(PrepareCase(*seat, key, bound_case, spec));
   const bool has_reference = source_.kind == "cxx";
@@ -408,7 +408,7 @@ absl::StatusOr<Reference::WorkFigures> Reference::Work(const BoundCase& bound_ca
   if (source_.kind != "cxx") {
     return absl::FailedPreconditionError("work: {from: reference} needs a C++ reference");
   }
-  const std::string key = CaseKey(source_, bound_case, spec);
+  const std::string key = CaseKey(source_, options_.inputs, bound_case, spec);
   const SeatHold seat = TakeSeat(key);
   FETTLE_RETURN_IF_ERROR(PrepareCase(*seat, key, bound_case, spec));
   FETTLE_ASSIGN_OR_RETURN(const json reply,

@@ -68,6 +68,8 @@ struct ReferenceOptions {
   // 0: an eighth of the machine's memory, between 256 MiB and 4 GiB.
   std::int64_t memory_cache_bytes = 0;
   std::int64_t disk_cache_bytes = std::int64_t{2} << 30;
+  // Of what inputs hold; results on disk are of the same one only.
+  std::string inputs = InputsFingerprint();
   int processes = 1;  // At most so many at once; one starts when there is something to do for it.
 };
 

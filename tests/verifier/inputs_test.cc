@@ -284,6 +284,11 @@ TEST(InputsTest, FlipChangesOneElementWithinTheFill) {
   }
 }
 
+TEST(InputsTest, TheFingerprintIsTheSameForOneBuild) {
+  EXPECT_EQ(InputsFingerprint().size(), 64u);
+  EXPECT_EQ(InputsFingerprint(), InputsFingerprint());
+}
+
 TEST(InputsTest, SetsHoldWhatTheySay) {
   BoundTensor tensor = MakeTensor("x", Role::kIn, DType::kF32, {40, 50});
   const auto value = [](const std::vector<std::uint8_t>& bytes, int i) {

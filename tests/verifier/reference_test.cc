@@ -125,6 +125,11 @@ TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
     EXPECT_EQ(y.values, first);
     options.start = [] { return absl::UnavailableError("the second pass needs no process"); };
   }
+  // Another build that draws other inputs for the same seed.
+  options.inputs = "other";
+  auto other = Reference::Create(Source(kLayernorm, "layernorm_ref"), options);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ((*other)->Evaluate(bound, {3}).status().code(), absl::StatusCode::kUnavailable);
   std::filesystem::remove_all(options.cache_dir);
 }
 
