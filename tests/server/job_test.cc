@@ -115,17 +115,6 @@ TEST_F(JobTest, AFailedConfirmationIsNoWin) {
   EXPECT_EQ(ended.verdict_counts().at("INCORRECT"), 1);
 }
 
-// Estimates far above the threshold, and blocks that disagree.
-FakeAnswer Noisy(const WorkUnit& unit, double ratio) {
-  UnitResult result = MeasuredResult(unit, ratio, ratio);
-  for (CaseMeasurement& one : result.measurement->cases) {
-    for (std::size_t i = 0; i < one.block_log_ratios.size(); ++i) {
-      one.block_log_ratios[i] += i % 2 == 0 ? 3 : -3;
-    }
-  }
-  return {.result = std::move(result)};
-}
-
 TEST_F(JobTest, AnAmbiguousContenderIsConfirmedOnceMore) {
   StartServer();
   std::map<std::int64_t, int> confirmed;  // Of the worker's thread.
