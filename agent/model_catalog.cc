@@ -21,6 +21,11 @@ constexpr double kPerMillion = 1e-6;
 constexpr std::int64_t kFrameTokens = 64;    // Of one message or tool, beyond its text.
 constexpr std::int64_t kBytesPerToken = 16;  // At most, of what can be seen.
 
+bool IsPrintable(std::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
 absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry) {
   JsonReader reader(entry, "models." + name);
   ModelSpec model;
@@ -51,11 +56,21 @@ absl::StatusOr<ModelSpec> ParseModel(const std::string& name, const json& entry)
       if (!(usd >= 0)) reader.Fail("usd_per_million", "must not be negative");
     }
   }
-  // It is named in messages, which no secret may enter.
+  // It is named in messages, which no secret may enter: no password, no `?api_key=`.
   const std::size_t host = model.base_url.find("://");
   const std::size_t path = model.base_url.find('/', host == std::string::npos ? 0 : host + 3);
   if (model.base_url.substr(0, path).find('@') != std::string::npos) {
     reader.Fail("base_url", "must not hold a name or password; use key_env, key_file or headers");
+  }
+  if (model.base_url.find_first_of("?#") != std::string::npos) {
+    reader.Fail("base_url", "must not hold a query or fragment; use key_env, key_file or headers");
+  }
+  if (!IsPrintable(model.base_url)) reader.Fail("base_url", "must not hold control characters");
+  for (const auto& [header, value] : model.headers) {
+    if (header.empty() || header.find_first_of(" :") != std::string::npos || !IsPrintable(header) ||
+        !IsPrintable(value)) {
+      reader.Fail("headers", "must be pairs of a name and a value, without control characters");
+    }
   }
   if (model.context_tokens <= 0) reader.Fail("context_tokens", "must be positive");
   if (model.max_output_tokens <= 0) reader.Fail("max_output_tokens", "must be positive");
@@ -84,6 +99,21 @@ std::int64_t BytesOf(const LlmReply& reply) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> UsableKey(const std::string& model, std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\f\v";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format("model {}: the key is empty", model));
+  }
+  text = text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  if (!IsPrintable(text)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "model {}: the key holds control characters, as of several lines; it must be one line",
+        model));
+  }
+  return std::string(text);
+}
 
 absl::StatusOr<ModelSpec> ModelCatalog::Find(const std::string& name) const {
   const auto found = models.find(name.empty() ? default_model : name);
@@ -147,12 +177,13 @@ TokenCost UpperBound(const ModelSpec& model, const LlmRequest& request) {
 TokenCost CostOf(const ModelSpec& model, const LlmRequest& request, const LlmReply& reply,
                  const TokenCost& bound) {
   const LlmUsage& usage = reply.usage;
-  // Sums of what a server reports could overflow; no count beyond the bound matters.
-  const auto capped = [&](std::int64_t count) {
-    return std::clamp<std::int64_t>(count, 0, bound.tokens);
-  };
-  const std::int64_t input = capped(usage.input_tokens), read = capped(usage.cache_read_tokens),
-                     write = capped(usage.cache_write_tokens), output = capped(usage.output_tokens);
+  std::int64_t counts[] = {usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+                           usage.output_tokens};
+  for (std::int64_t& count : counts) {
+    if (count > bound.tokens) return bound;  // Cannot be; whatever it was, this much is reserved.
+    count = std::max<std::int64_t>(count, 0);
+  }
+  const auto [input, read, write, output] = counts;
   const std::int64_t least_input = BytesOf(request) / kBytesPerToken;
   const std::int64_t least_output = BytesOf(reply) / kBytesPerToken;
   const std::int64_t missing_input = std::max<std::int64_t>(0, least_input - input - read - write);

@@ -66,6 +66,26 @@ class AnthropicDecoder final : public ReplyDecoder {
     return absl::OkStatus();  // ping, content_block_stop and what later versions add.
   }
 
+  absl::Status FeedWhole(const json& document) override {
+    if (TextAt(document, "type") == "error") return AsUnbilled(StreamError(document));
+    const auto content = document.find("content");
+    if (content == document.end() || !content->is_array()) {
+      return absl::InvalidArgumentError("no content");
+    }
+    FETTLE_RETURN_IF_ERROR(Start(document));
+    for (std::size_t i = 0; i < content->size(); ++i) {
+      const json& block = (*content)[i];
+      FETTLE_RETURN_IF_ERROR(StartBlock({{"index", i}, {"content_block", block}}));
+      if (TextAt(block, "type") != "tool_use") continue;
+      blocks_[static_cast<std::int64_t>(i)].text =
+          block.value("input", json::object()).dump(-1, ' ', false, kReplaceInvalid);
+    }
+    complete_ = true;
+    return EndMessage({{"delta", {{"stop_reason", TextAt(document, "stop_reason")}}}});
+  }
+  bool done() const override { return complete_; }
+  bool complete() const override { return complete_; }
+
   absl::StatusOr<LlmReply> Finish() override {
     if (!complete_) {
       return absl::DataLossError("read the model's stream: it ended before the answer did");
@@ -102,8 +122,8 @@ class AnthropicDecoder final : public ReplyDecoder {
 
   absl::Status Start(const json& message) {
     if (!message.is_object()) return absl::OkStatus();
-    reply_.model = TextAt(message, "model");
-    reply_.request_id = TextAt(message, "id");
+    reply_.model = CutText(TextAt(message, "model"), kMaxLabelBytes);
+    reply_.request_id = CutText(TextAt(message, "id"), kMaxLabelBytes);
     ReadUsage(message);
     return absl::OkStatus();
   }
@@ -125,29 +145,33 @@ class AnthropicDecoder final : public ReplyDecoder {
   absl::Status StartBlock(const json& data) {
     const auto content = data.find("content_block");
     if (content == data.end() || !content->is_object()) return absl::OkStatus();
-    Block& block = blocks_[CountAt(data, "index")];
-    block.type = TextAt(*content, "type");
-    block.start = *content;
-    block.text = TextAt(*content, block.type == "thinking" ? "thinking" : "text");
+    FETTLE_RETURN_IF_ERROR(size_.Add(content->dump(-1, ' ', false, kReplaceInvalid).size()));
+    FETTLE_ASSIGN_OR_RETURN(Block* const block, BlockOf(data));
+    block->type = TextAt(*content, "type");
+    block->start = *content;
+    block->text = TextAt(*content, block->type == "thinking" ? "thinking" : "text");
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<Block*> BlockOf(const json& data) {
+    const auto [found, added] = blocks_.try_emplace(CountAt(data, "index"));
+    if (added) FETTLE_RETURN_IF_ERROR(size_.Add(AnswerSize::kItemBytes));
+    return &found->second;
   }
 
   absl::Status AddDelta(const json& data) {
     const auto delta = data.find("delta");
     if (delta == data.end() || !delta->is_object()) return absl::OkStatus();
     const std::string type = TextAt(*delta, "type");
-    std::string piece;
+    std::string piece, signature;
     if (type == "text_delta") piece = TextAt(*delta, "text");
     if (type == "input_json_delta") piece = TextAt(*delta, "partial_json");
     if (type == "thinking_delta") piece = TextAt(*delta, "thinking");
-    Block& block = blocks_[CountAt(data, "index")];
-    if (type == "signature_delta") block.signature += TextAt(*delta, "signature");
-    bytes_ += piece.size();
-    if (bytes_ > kMaxAnswerBytes) {
-      return absl::OutOfRangeError(
-          fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
-    }
-    block.text += piece;
+    if (type == "signature_delta") signature = TextAt(*delta, "signature");
+    FETTLE_RETURN_IF_ERROR(size_.Add(piece.size() + signature.size()));
+    FETTLE_ASSIGN_OR_RETURN(Block* const block, BlockOf(data));
+    block->text += piece;
+    block->signature += signature;
     return absl::OkStatus();
   }
 
@@ -171,7 +195,7 @@ class AnthropicDecoder final : public ReplyDecoder {
 
   LlmReply reply_;
   std::map<std::int64_t, Block> blocks_;
-  std::size_t bytes_ = 0;
+  AnswerSize size_;
   bool complete_ = false;
 };
 

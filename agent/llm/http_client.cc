@@ -18,6 +18,10 @@ namespace fettle {
 
 using Steady = std::chrono::steady_clock;
 
+// How long a connection whose answer is whole may take to end by itself, so that it can carry the
+// next call.
+constexpr std::chrono::milliseconds kLinger(100);
+
 struct HttpTransfer {
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
@@ -27,6 +31,7 @@ struct HttpTransfer {
   Steady::time_point last_piece;
   char error[CURL_ERROR_SIZE] = {};
   bool stopped_by_reader = false;
+  bool enough = false;  // What still comes is of no interest.
   // Guarded by the loop's mutex:
   bool cancel = false;
   std::optional<absl::Status> done;
@@ -61,10 +66,17 @@ std::size_t OnHeader(char* bytes, std::size_t size, std::size_t count, void* use
 
 std::size_t OnBody(char* bytes, std::size_t size, std::size_t count, void* user) {
   auto& transfer = *static_cast<HttpTransfer*>(user);
+  if (transfer.enough) return size * count;
   transfer.last_piece = Steady::now();
-  if (!(*transfer.on_data)(transfer.response, std::string_view(bytes, size * count))) {
-    transfer.stopped_by_reader = true;
-    return 0;  // Ends the transfer with CURLE_WRITE_ERROR.
+  switch ((*transfer.on_data)(transfer.response, std::string_view(bytes, size * count))) {
+    case HttpClient::Next::kGoOn:
+      break;
+    case HttpClient::Next::kEnough:
+      transfer.enough = true;
+      break;
+    case HttpClient::Next::kStop:
+      transfer.stopped_by_reader = true;
+      return 0;  // Ends the transfer with CURLE_WRITE_ERROR.
   }
   return size * count;
 }
@@ -98,8 +110,13 @@ void Configure(HttpTransfer& transfer) {
   curl_easy_setopt(easy, CURLOPT_PRIVATE, &transfer);
 }
 
+// How long it may say nothing.
+std::chrono::milliseconds IdleLimit(const HttpTransfer& transfer) {
+  return transfer.enough ? kLinger : transfer.request->idle_limit;
+}
+
 absl::Status ToStatus(const HttpTransfer& transfer, CURLcode code) {
-  if (code == CURLE_OK) return absl::OkStatus();
+  if (code == CURLE_OK || transfer.enough) return absl::OkStatus();
   const std::string what =
       fmt::format("post to {}: {}", transfer.request->url,
                   transfer.error[0] != '\0' ? transfer.error : curl_easy_strerror(code));
@@ -193,10 +210,12 @@ class HttpClient::Loop {
     }
     const auto now = Steady::now();
     std::erase_if(active, [&](HttpTransfer* transfer) {
-      if (now - transfer->last_piece < transfer->request->idle_limit) return false;
-      End(*transfer, absl::DeadlineExceededError(
-                         fmt::format("post to {}: nothing came for {} ms", transfer->request->url,
-                                     transfer->request->idle_limit.count())));
+      if (now - transfer->last_piece < IdleLimit(*transfer)) return false;
+      End(*transfer, transfer->enough
+                         ? absl::OkStatus()
+                         : absl::DeadlineExceededError(fmt::format(
+                               "post to {}: nothing came for {} ms", transfer->request->url,
+                               transfer->request->idle_limit.count())));
       return true;
     });
   }
@@ -220,7 +239,7 @@ class HttpClient::Loop {
     const auto now = Steady::now();
     for (const HttpTransfer* transfer : active) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          transfer->last_piece + transfer->request->idle_limit - now);
+          transfer->last_piece + IdleLimit(*transfer) - now);
       limit = std::min(limit,
                        std::max(left + std::chrono::milliseconds(1), std::chrono::milliseconds(0)));
     }

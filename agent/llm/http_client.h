@@ -42,15 +42,20 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Receives the answer piece by piece on the client's own thread; returning false ends the
-  // transfer with kOutOfRange. Must not block. `response` has status and headers by then.
-  using OnData = std::function<bool(const HttpPosted& response, std::string_view bytes)>;
+  enum class Next {
+    kGoOn,
+    kEnough,  // The answer is whole: ends well, with the stream or a moment later.
+    kStop,    // Ends with kOutOfRange.
+  };
+  // Receives the answer piece by piece on the client's own thread, up to kEnough or kStop. Must not
+  // block. `response` has status and headers by then.
+  using OnData = std::function<Next(const HttpPosted& response, std::string_view bytes)>;
 
   // POSTs and waits.
   //
   // Errors: kCancelled (`stop` was requested; the transfer ends at once), kDeadlineExceeded (a
   // limit passed; the message says which), kUnavailable (connect, TLS or transfer failed; retry may
-  // help), kOutOfRange (`on_data` had enough), kInvalidArgument (the URL), kFailedPrecondition (the
+  // help), kOutOfRange (`on_data` said kStop), kInvalidArgument (the URL), kFailedPrecondition (the
   // server's certificate is not to be trusted). An HTTP error status is
   // not an error here.
   absl::StatusOr<HttpPosted> Post(const HttpPost& request, const OnData& on_data,

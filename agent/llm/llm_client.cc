@@ -7,12 +7,12 @@
 #include <ctime>
 
 #include <absl/strings/cord.h>
-#include <absl/strings/string_view.h>
 #include <curl/curl.h>
 #include <fmt/format.h>
 
 #include "agent/llm/http_client.h"
 #include "agent/llm/provider.h"
+#include "agent/llm/secrets.h"
 #include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
@@ -26,34 +26,7 @@ constexpr char kUnbilledUrl[] = "fettle.dev/unbilled";
 constexpr char kRetryAfterUrl[] = "fettle.dev/retry-after-ms";
 constexpr std::size_t kMaxErrorBody = 16 << 10;
 constexpr std::size_t kMaxErrorText = 300;
-constexpr std::int64_t kMaxRetryAfterSeconds = 3600;
-
-// Values of headers that the provider may see and nobody else: the key, and what is sent beside it.
-using Secrets = std::vector<std::string>;
-
-// Some servers repeat the key that they refuse. Shorter ones are words, not secrets.
-std::string WithoutSecrets(std::string text, const Secrets& secrets) {
-  constexpr std::size_t kShortestSecret = 8;
-  constexpr std::string_view kInstead = "(the key)";
-  for (const std::string& secret : secrets) {
-    if (secret.size() < kShortestSecret) continue;
-    for (std::size_t at = text.find(secret); at != std::string::npos;
-         at = text.find(secret, at + kInstead.size())) {
-      text.replace(at, secret.size(), kInstead);
-    }
-  }
-  return text;
-}
-
-absl::Status WithoutSecrets(const absl::Status& status, const Secrets& secrets) {
-  const std::string text(status.message());
-  std::string clean = WithoutSecrets(text, secrets);
-  if (clean == text) return status;
-  absl::Status cleaned(status.code(), clean);
-  status.ForEachPayload(
-      [&](absl::string_view url, const absl::Cord& payload) { cleaned.SetPayload(url, payload); });
-  return cleaned;
-}
+constexpr std::int64_t kMaxRetryAfterSeconds = 30 * 24 * 3600;
 
 // What the provider's error body says, without echoing whole pages.
 std::string ErrorText(const std::string& body, const Secrets& secrets) {
@@ -71,7 +44,7 @@ std::string ErrorText(const std::string& body, const Secrets& secrets) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  return CutText(WithoutSecrets(std::move(text), secrets), kMaxErrorText);
+  return CutText(secrets.Clean(std::move(text)), kMaxErrorText);
 }
 
 std::optional<std::chrono::milliseconds> ParseRetryAfter(const HttpPosted& response) {
@@ -120,16 +93,91 @@ absl::Status HttpError(const std::string& url, const HttpPosted& response, const
   return wait ? WithRetryAfter(std::move(status), *wait) : status;
 }
 
+// Reads the body of a good answer: a stream of events, or the one document of a server that does
+// not stream.
+class AnswerReader {
+ public:
+  explicit AnswerReader(std::unique_ptr<ReplyDecoder> decoder) : decoder_(std::move(decoder)) {}
+
+  HttpClient::Next Take(std::string_view bytes) {
+    if (!begun_) {
+      const std::size_t first = bytes.find_first_not_of(" \t\r\n");
+      if (first == std::string_view::npos) return HttpClient::Next::kGoOn;
+      begun_ = true;
+      whole_ = bytes[first] == '{';  // No field of an event begins so.
+    }
+    if (start_.size() < kMaxErrorText) start_ += bytes.substr(0, kMaxErrorText);
+    if (whole_) {
+      document_ += bytes;
+      return document_.size() <= 2 * kMaxAnswerBytes ? HttpClient::Next::kGoOn : TooLong();
+    }
+    for (const SseEvent& event : parser_.Feed(bytes)) {
+      any_event_ = true;
+      decoding_ = decoder_->Feed(event);
+      if (!decoding_.ok()) return HttpClient::Next::kStop;
+      if (decoder_->done()) return HttpClient::Next::kEnough;
+    }
+    return parser_.pending_bytes() <= 2 * kMaxAnswerBytes ? HttpClient::Next::kGoOn : TooLong();
+  }
+
+  // `response`: how the transfer ended. An answer that is whole is taken however it did.
+  absl::StatusOr<LlmReply> Finish(const std::string& url,
+                                  const absl::StatusOr<HttpPosted>& response) {
+    if (!decoding_.ok()) return decoding_;
+    if (whole_ && response.ok()) {
+      const json document = ParseJson(RepairUtf8(document_), kMaxPartNesting);
+      if (!document.is_object()) return NoAnswer(url, *response);
+      decoding_ = decoder_->FeedWhole(document);
+      if (absl::IsInvalidArgument(decoding_) && !IsUnbilled(decoding_))
+        return NoAnswer(url, *response);
+      if (!decoding_.ok()) return decoding_;
+    }
+    if (!response.ok() && !decoder_->complete()) return response.status();
+    if (response.ok() && begun_ && !whole_ && !any_event_ && !IsStream(*response)) {
+      return NoAnswer(url, *response);
+    }
+    return decoder_->Finish();
+  }
+
+ private:
+  HttpClient::Next TooLong() {
+    decoding_ = absl::OutOfRangeError(
+        fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
+    return HttpClient::Next::kStop;
+  }
+  static std::string TypeOf(const HttpPosted& response) {
+    const auto type = response.headers.find("content-type");
+    return type == response.headers.end() ? "" : type->second;
+  }
+  static bool IsStream(const HttpPosted& response) {
+    return TypeOf(response).starts_with("text/event-stream");
+  }
+  // Asking again would change nothing.
+  absl::Status NoAnswer(const std::string& url, const HttpPosted& response) const {
+    std::string start = CutText(RepairUtf8(start_), kMaxErrorText);
+    for (char& c : start) {
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("post to {}: HTTP 200 with {}, which is no stream of events and no answer of "
+                    "the protocol (check provider and base URL): {}",
+                    url, CutText(TypeOf(response), 80), start));
+  }
+
+  const std::unique_ptr<ReplyDecoder> decoder_;
+  SseParser parser_;
+  absl::Status decoding_;
+  std::string document_, start_;
+  bool begun_ = false, whole_ = false, any_event_ = false;
+};
+
 class HttpLlmClient final : public LlmClient {
  public:
   HttpLlmClient(LlmEndpoint endpoint, std::unique_ptr<Provider> provider, HttpClient& http)
-      : endpoint_(std::move(endpoint)), provider_(std::move(provider)), http_(http) {
-    secrets_.push_back(endpoint_.api_key);
-    for (const auto& [name, value] : endpoint_.headers) secrets_.push_back(value);
-    // One may hold another, as "Bearer " and the key.
-    std::sort(secrets_.begin(), secrets_.end(),
-              [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
-  }
+      : endpoint_(std::move(endpoint)),
+        provider_(std::move(provider)),
+        http_(http),
+        secrets_(endpoint_.api_key, endpoint_.headers) {}
 
   std::string_view provider() const override { return provider_->name(); }
 
@@ -144,39 +192,28 @@ class HttpLlmClient final : public LlmClient {
     post.idle_limit = endpoint_.idle_limit;
     post.ca_file = endpoint_.ca_file;
 
-    SseParser parser;
-    const std::unique_ptr<ReplyDecoder> decoder = provider_->NewDecoder();
+    AnswerReader reader(provider_->NewDecoder());
     std::string error_body;
-    absl::Status decoding;
     const auto on_data = [&](const HttpPosted& response, std::string_view bytes) {
-      if (response.status != 200) {
-        error_body += bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, error_body.size()));
-        return true;
-      }
-      for (const SseEvent& event : parser.Feed(bytes)) {
-        decoding = decoder->Feed(event);
-        if (!decoding.ok()) return false;
-      }
-      if (parser.pending_bytes() > 2 * kMaxAnswerBytes) {
-        decoding = absl::OutOfRangeError("the model's stream has an event without an end");
-        return false;
-      }
-      return true;
+      if (response.status == 200) return reader.Take(bytes);
+      error_body += bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, error_body.size()));
+      return HttpClient::Next::kGoOn;
     };
     const absl::StatusOr<HttpPosted> response = http_.Post(post, on_data, std::move(stop));
-    if (!decoding.ok()) return WithoutSecrets(decoding, secrets_);
-    if (!response.ok()) return response.status();
-    if (response->status != 200) {
+    if (response.ok() && response->status != 200) {
       return AsUnbilled(HttpError(post.url, *response, error_body, secrets_));
     }
-    return decoder->Finish();
+    absl::StatusOr<LlmReply> reply = reader.Finish(post.url, response);
+    if (!reply.ok()) return secrets_.Clean(reply.status());
+    secrets_.Clean(*reply);
+    return reply;
   }
 
  private:
   const LlmEndpoint endpoint_;
   const std::unique_ptr<Provider> provider_;
   HttpClient& http_;
-  Secrets secrets_;  // Longest first.
+  const Secrets secrets_;
 };
 
 }  // namespace

@@ -88,12 +88,14 @@ struct LlmReply {
 //   kDeadlineExceeded    a limit passed
 //   kCancelled           `stop` was requested
 //   kFailedPrecondition  the server's certificate is not to be trusted
-//   kInvalidArgument     400, 413, 422: the provider rejects the request; repeating it is useless
-//   kOutOfRange          the answer is longer than kMaxAnswerBytes
+//   kInvalidArgument     400, 413, 422: the provider rejects the request; or 200 with something
+//   else
+//                        than an answer; repeating it is useless
+//   kOutOfRange          the answer is longer than kMaxAnswerBytes, all its fields together
 //   kDataLoss            the stream ended before the answer did, or is not the protocol
 //
-// kResourceExhausted and kUnavailable may carry a wait in RetryAfter(status). No message holds a
-// key.
+// kResourceExhausted and kUnavailable may carry a wait in RetryAfter(status). Neither a message nor
+// an answer holds a key, also where the server repeats it.
 class LlmClient {
  public:
   virtual ~LlmClient() = default;

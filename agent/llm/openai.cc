@@ -44,17 +44,37 @@ class OpenAiDecoder final : public ReplyDecoder {
     }
     FETTLE_ASSIGN_OR_RETURN(const json data, ParseEventData(event.data));
     if (const auto error = data.find("error"); error != data.end() && !error->is_null()) {
-      const std::string text = error->is_object() ? TextAt(*error, "message") : error->dump();
-      return absl::UnavailableError(
-          fmt::format("model stream: {}", CutText(text, kMaxStreamError)));
+      return StreamError(*error);
     }
-    if (reply_.model.empty()) reply_.model = TextAt(data, "model");
-    if (reply_.request_id.empty()) reply_.request_id = TextAt(data, "id");
+    ReadLabels(data);
     ReadUsage(data);
     const auto choices = data.find("choices");
     if (choices == data.end() || !choices->is_array() || choices->empty()) return absl::OkStatus();
     return AddChoice(choices->front());
   }
+
+  absl::Status FeedWhole(const json& document) override {
+    if (const auto error = document.find("error"); error != document.end() && !error->is_null()) {
+      return AsUnbilled(StreamError(*error));
+    }
+    const auto choices = document.find("choices");
+    const bool any = choices != document.end() && choices->is_array() && !choices->empty() &&
+                     choices->front().is_object();
+    json delta = any ? choices->front().value("message", json()) : json();
+    if (!delta.is_object()) return absl::InvalidArgumentError("no choices");
+    if (const auto calls = delta.find("tool_calls"); calls != delta.end() && calls->is_array()) {
+      for (std::size_t i = 0; i < calls->size(); ++i) {
+        if ((*calls)[i].is_object()) (*calls)[i]["index"] = i;
+      }
+    }
+    ReadLabels(document);
+    ReadUsage(document);
+    complete_ = true;
+    return AddChoice({{"delta", std::move(delta)},
+                      {"finish_reason", TextAt(choices->front(), "finish_reason")}});
+  }
+  bool done() const override { return complete_; }
+  bool complete() const override { return complete_ || finished_; }
 
   absl::StatusOr<LlmReply> Finish() override {
     // Some servers leave out [DONE]; a finish reason is as good.
@@ -75,6 +95,17 @@ class OpenAiDecoder final : public ReplyDecoder {
   struct Call {
     std::string id, name, arguments;
   };
+
+  static absl::Status StreamError(const json& error) {
+    const std::string text =
+        error.is_object() ? TextAt(error, "message") : error.dump(-1, ' ', false, kReplaceInvalid);
+    return absl::UnavailableError(fmt::format("model stream: {}", CutText(text, kMaxStreamError)));
+  }
+
+  void ReadLabels(const json& data) {
+    if (reply_.model.empty()) reply_.model = CutText(TextAt(data, "model"), kMaxLabelBytes);
+    if (reply_.request_id.empty()) reply_.request_id = CutText(TextAt(data, "id"), kMaxLabelBytes);
+  }
 
   void ReadUsage(const json& data) {
     const auto usage = data.find("usage");
@@ -111,33 +142,39 @@ class OpenAiDecoder final : public ReplyDecoder {
     const std::string text = TextAt(delta, "content");
     const std::string refusal = TextAt(delta, "refusal");
     if (!refusal.empty()) reply_.stop = LlmReply::Stop::kRefusal;
+    FETTLE_RETURN_IF_ERROR(size_.Add(text.size() + refusal.size()));
     reply_.text += text + refusal;
-    std::size_t added = text.size() + refusal.size();
     const auto calls = delta.find("tool_calls");
     if (calls != delta.end() && calls->is_array()) {
       for (const json& piece : *calls) {
         if (!piece.is_object()) continue;
-        Call& call = calls_[CountAt(piece, "index")];
-        if (call.id.empty()) call.id = TextAt(piece, "id");
-        const json function = piece.value("function", json::object());
-        if (!function.is_object()) continue;
-        call.name += TextAt(function, "name");
-        const std::string arguments = TextAt(function, "arguments");
-        call.arguments += arguments;
-        added += arguments.size();
+        FETTLE_RETURN_IF_ERROR(AddCall(piece));
       }
     }
-    bytes_ += added;
-    if (bytes_ > kMaxAnswerBytes) {
-      return absl::OutOfRangeError(
-          fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddCall(const json& piece) {
+    const auto [found, added] = calls_.try_emplace(CountAt(piece, "index"));
+    Call& call = found->second;
+    const std::string id = call.id.empty() ? TextAt(piece, "id") : "";
+    std::string name, arguments;
+    if (const auto function = piece.find("function");
+        function != piece.end() && function->is_object()) {
+      name = TextAt(*function, "name");
+      arguments = TextAt(*function, "arguments");
     }
+    FETTLE_RETURN_IF_ERROR(size_.Add((added ? AnswerSize::kItemBytes : 0) + id.size() +
+                                     name.size() + arguments.size()));
+    call.id += id;
+    call.name += name;
+    call.arguments += arguments;
     return absl::OkStatus();
   }
 
   LlmReply reply_;
   std::map<std::int64_t, Call> calls_;
-  std::size_t bytes_ = 0;
+  AnswerSize size_;
   bool complete_ = false, finished_ = false;
 };
 

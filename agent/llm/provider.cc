@@ -30,8 +30,16 @@ absl::StatusOr<nlohmann::json> ParseEventData(const std::string& data) {
 std::int64_t CountAt(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return 0;
+  constexpr double kMost = 1e15;
   const double value = found->get<double>();
-  return value > 0 && value < 1e12 ? static_cast<std::int64_t>(value) : 0;
+  return value > 0 ? static_cast<std::int64_t>(std::min(value, kMost)) : 0;
+}
+
+absl::Status AnswerSize::Add(std::size_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ <= kMaxAnswerBytes) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      fmt::format("the model's answer is longer than {} bytes", kMaxAnswerBytes));
 }
 
 }  // namespace fettle

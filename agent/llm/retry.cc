@@ -57,9 +57,19 @@ absl::StatusOr<LlmReply> RetryingClient::Complete(const LlmRequest& request, std
         attempt >= policy_.max_attempts || now_() - begin + wait > policy_.total_limit;
     if (on_attempt_) on_attempt_({attempt, reply.status(), last ? decltype(wait){} : wait});
     if (last) {
-      return absl::Status(reply.status().code(),
-                          fmt::format("{} (given up after {} attempts)",
-                                      std::string(reply.status().message()), attempt));
+      const auto asked = RetryAfter(reply.status());
+      const std::string why =
+          asked.has_value() && attempt < policy_.max_attempts
+              ? fmt::format(
+                    "; the server asks to wait {:g} s, which is beyond the {:g} s that one "
+                    "question may take",
+                    static_cast<double>(asked->count()) / 1000,
+                    static_cast<double>(policy_.total_limit.count()) / 1000)
+              : "";
+      return absl::Status(
+          reply.status().code(),
+          fmt::format("{} (given up after {} attempt{}{})", std::string(reply.status().message()),
+                      attempt, attempt == 1 ? "" : "s", why));
     }
     if (!sleep_(wait, stop)) return absl::CancelledError("waiting to repeat a call: cancelled");
   }

@@ -61,7 +61,31 @@ TEST(ModelCatalog, MistakesAreNamed) {
            "context_tokens": 1, "max_output_tokens": 1, "usd_per_million": {"input": 0, "output": 0,
            "cache_read": 0, "cache_write": 0}}}})",
       "base_url");
+  // Whatever would hold a secret that messages show, or break the form of a request.
+  const auto with = [](const std::string& url, const std::string& headers) {
+    return R"({"format": 1, "models": {"m": {"provider": "openai", "base_url": ")" + url +
+           R"(", "headers": )" + headers +
+           R"(, "context_tokens": 1, "max_output_tokens": 1, "usd_per_million": {"input": 0,
+               "output": 0, "cache_read": 0, "cache_write": 0}}}})";
+  };
+  expect(with("https://host/v1?api_key=sk-1", "[]"), "base_url");
+  expect(with("https://host/v1#sk-1", "[]"), "base_url");
+  expect(with("https://host/v1\\nx", "[]"), "base_url");
+  expect(with("https://host", R"([["x-a", "b\r\nx-c: d"]])"), "headers");
+  expect(with("https://host", R"([["x a", "b"]])"), "headers");
+  EXPECT_TRUE(ParseModelCatalog(with("https://host/v1", R"([["x-a", "b c"]])")).ok());
   EXPECT_TRUE(absl::IsNotFound(LoadModelCatalog("/no/such/file").status()));
+}
+
+TEST(ModelCatalog, AKeyIsOneLineWithoutSpaceAroundIt) {
+  EXPECT_EQ(*UsableKey("m", "sk-1"), "sk-1");
+  EXPECT_EQ(*UsableKey("m", " \tsk-1 2\r\n"), "sk-1 2");
+  for (const char* bad : {"", " \n", "sk-1\nx-other: y", "sk\001-1", "sk-1\177"}) {
+    const auto key = UsableKey("m", bad);
+    EXPECT_TRUE(absl::IsInvalidArgument(key.status())) << bad;
+    EXPECT_THAT(StatusText(key.status()), HasSubstr("model m"));
+    EXPECT_THAT(StatusText(key.status()), ::testing::Not(HasSubstr("sk")));
+  }
 }
 
 TEST(Cost, IsNeverAboveItsBoundNorBelowWhatIsSeen) {
@@ -87,7 +111,18 @@ TEST(Cost, IsNeverAboveItsBoundNorBelowWhatIsSeen) {
   reply.usage = {kHuge, kHuge, kHuge, kHuge, true};
   const TokenCost liar = CostOf(model, request, reply, bound);
   EXPECT_EQ(liar.tokens, bound.tokens);
-  EXPECT_LE(liar.usd, bound.usd);
+  EXPECT_EQ(liar.usd, bound.usd);
+  // In one count only, and just beyond what was reserved: charged what was reserved, in money too.
+  for (std::int64_t LlmUsage::*count : {&LlmUsage::input_tokens, &LlmUsage::cache_read_tokens,
+                                        &LlmUsage::cache_write_tokens, &LlmUsage::output_tokens}) {
+    for (const std::int64_t much : {bound.tokens + 1, std::int64_t{1'000'000'000'000}, kHuge}) {
+      reply.usage = {.input_tokens = 1, .output_tokens = 1, .reported = true};
+      reply.usage.*count = much;
+      const TokenCost one = CostOf(model, request, reply, bound);
+      EXPECT_EQ(one.tokens, bound.tokens);
+      EXPECT_EQ(one.usd, bound.usd);
+    }
+  }
 }
 
 TEST(Recording, TheBundledOnesHoldKernelsForKnownTargets) {

@@ -246,7 +246,19 @@ TEST_P(LlmClientFaults, RetryAfterIsReadAsANumberOrADate) {
     EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::milliseconds(90'000));
   }
   server_.Play({HttpAnswer(429, "{}", "Retry-After: 99999999\r\n")});
-  EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::hours(1));
+  EXPECT_EQ(RetryAfter(Ask().status()), std::chrono::hours(24 * 30));
+}
+
+TEST_P(LlmClientFaults, AWaitBeyondTheLimitIsNamed) {
+  server_.Play({HttpAnswer(429, R"({"error":{"message":"slow down"}})", "Retry-After: 7200\r\n")});
+  int slept = 0;
+  const auto sleep = [&](std::chrono::milliseconds, std::stop_token) { return ++slept > 0; };
+  RetryingClient retrying(*client_, {}, sleep, std::chrono::steady_clock::now, nullptr, 1);
+  const auto reply = retrying.Complete(request_, {});
+  EXPECT_TRUE(absl::IsResourceExhausted(reply.status()));
+  EXPECT_EQ(slept, 0);
+  EXPECT_THAT(std::string(reply.status().message()),
+              HasSubstr("asks to wait 7200 s, which is beyond the 1200 s"));
 }
 
 TEST_P(LlmClientFaults, ResetAndCutStreamsAreErrors) {
@@ -305,6 +317,190 @@ TEST_P(LlmClientFaults, AnEndlessAnswerIsCutOff) {
   for (int i = 0; i < 40; ++i) answer.push_back({piece});
   server_.Play({answer});
   EXPECT_TRUE(absl::IsOutOfRange(Ask().status()));
+}
+
+// Whatever the field is called that it comes in, what is kept of one answer is bounded.
+TEST_P(LlmClientFaults, NoFieldOfAnAnswerGrowsWithoutEnd) {
+  const std::string piece(64 << 10, 'y');
+  const auto numbered = [](std::string text, int number) {
+    const std::size_t at = text.find("NUMBER");
+    return at == std::string::npos ? text : text.replace(at, 6, std::to_string(number));
+  };
+  const bool anthropic = GetParam() == "anthropic";
+  const std::vector<std::string> forms =
+      anthropic
+          ? std::vector<
+                std::
+                    string>{R"({"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":")" +
+                                piece + R"("}})",
+                            R"({"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":")" +
+                                piece + R"("}})",
+                            R"({"type":"content_block_start","index":NUMBER,"content_block":{"type":"redacted_thinking","data":")" +
+                                piece + R"("}})",
+                            R"({"type":"content_block_start","index":NUMBER,"content_block":{"type":"tool_use","id":")" +
+                                piece + R"(","name":"propose"}})",
+                            R"({"type":"content_block_start","index":NUMBER,"content_block":{"type":"tool_use","id":"t","name":")" +
+                                piece + R"("}})",
+                            R"({"type":"content_block_start","index":NUMBER,"content_block":{"type":"new","x":{")" +
+                                piece + R"(":1}}})"}
+          : std::vector<std::string>{
+                R"({"choices":[{"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":")" +
+                    piece + R"("}}]}}]})",
+                R"({"choices":[{"delta":{"tool_calls":[{"index":NUMBER,"id":")" + piece +
+                    R"(","function":{"name":"plan"}}]}}]})",
+                R"({"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":")" +
+                    piece + R"("}}]}}]})",
+                R"({"choices":[{"delta":{"refusal":")" + piece + R"("}}]})"};
+  for (const std::string& form : forms) {
+    FakeHttpServer::Answer answer = {{StreamHead()}};
+    for (int i = 0; i < 40; ++i) answer.push_back({Event(numbered(form, i))});
+    answer.push_back({dialect_.end});
+    server_.Play({answer});
+    EXPECT_TRUE(absl::IsOutOfRange(Ask().status())) << form.substr(0, 120);
+  }
+  // Very many empty ones take memory too.
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) {
+    many += Event(numbered(
+        anthropic
+            ? R"({"type":"content_block_start","index":NUMBER,"content_block":{"type":"text"}})"
+            : R"({"choices":[{"delta":{"tool_calls":[{"index":NUMBER}]}}]})",
+        i));
+  }
+  server_.Play({{{StreamHead() + many + dialect_.end}}});
+  EXPECT_TRUE(absl::IsOutOfRange(Ask().status()));
+  // Labels are cut, and a usual answer beside them is taken.
+  const std::string label(1 << 20, 'z');
+  server_.Play({{{StreamHead() +
+                  Event(anthropic ? R"({"type":"message_start","message":{"id":"m","model":")" +
+                                        label + "\"}}"
+                                  : R"({"id":"c","model":")" + label + "\"}") +
+                  Good()}}});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_LT(reply->model.size(), 1'000U);
+}
+
+// An answer is whole with its last event; what a server does with the connection then is its own
+// affair.
+TEST_P(LlmClientFaults, AWholeAnswerIsTakenWhileTheConnectionStaysOpen) {
+  Open(std::chrono::minutes(10));
+  server_.Play({{{StreamHead() + dialect_.text + Good(), Piece::After::kStall}}});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text, "hello ");
+  EXPECT_EQ(reply->calls.size(), 1U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+}
+
+// Servers that do not stream answer with one document.
+TEST_P(LlmClientFaults, AnAnswerWithoutStreamIsRead) {
+  const bool anthropic = GetParam() == "anthropic";
+  const std::string whole =
+      anthropic ? R"({"type":"message","id":"m","model":"m-1","role":"assistant","content":[
+               {"type":"text","text":"hello "},
+               {"type":"tool_use","id":"t1","name":"propose","input":{"source":"xy"}},
+               {"type":"tool_use","id":"t2","name":"compile","input":{}}],
+               "stop_reason":"tool_use","usage":{"input_tokens":11,"cache_read_input_tokens":5,
+               "output_tokens":42}})"
+                : R"({"id":"c","model":"m-1","object":"chat.completion","choices":[{"index":0,
+               "message":{"role":"assistant","content":"hello ","tool_calls":[
+               {"id":"t1","type":"function","function":{"name":"propose",
+                "arguments":"{\"source\":\"xy\"}"}},
+               {"id":"t2","type":"function","function":{"name":"compile","arguments":"{}"}}]},
+               "finish_reason":"tool_calls"}],"usage":{"prompt_tokens":16,
+               "prompt_tokens_details":{"cached_tokens":5},"completion_tokens":42}})";
+  server_.Play({HttpAnswer(200, whole)});
+  const auto reply = Ask();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text, "hello ");
+  ASSERT_EQ(reply->calls.size(), 2U);
+  EXPECT_EQ(reply->calls[0].id, "t1");
+  EXPECT_EQ(reply->calls[0].input, (nlohmann::json{{"source", "xy"}}));
+  EXPECT_EQ(reply->calls[1].name, "compile");
+  EXPECT_EQ(reply->stop, LlmReply::Stop::kToolUse);
+  EXPECT_EQ(reply->usage.input_tokens, 11);
+  EXPECT_EQ(reply->usage.output_tokens, 42);
+  // Neither a stream nor an answer: asking again changes nothing, and the message says what came.
+  for (const char* other : {R"({"status":"fine"})", "<html>welcome</html>", "{\"content\": [cut"}) {
+    server_.Play({HttpAnswer(200, other)});
+    const auto refused = Ask();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("no stream of events"));
+    EXPECT_FALSE(IsUnbilled(refused.status()));
+  }
+  // An error in place of an answer is one, whatever its status says.
+  server_.Play({HttpAnswer(200, R"({"type":"error","error":{"message":"busy"}})")});
+  const auto error = Ask();
+  EXPECT_TRUE(absl::IsUnavailable(error.status())) << error.status();
+  EXPECT_TRUE(IsUnbilled(error.status()));
+  // Its length is bounded like that of others.
+  server_.Play({HttpAnswer(200, "{\"x\": \"" + std::string(3 << 20, 'x') + "\"}")});
+  EXPECT_TRUE(absl::IsOutOfRange(Ask().status()));
+}
+
+// What a server repeats of a key in a good answer would otherwise be stored and sent again.
+TEST_P(LlmClientFaults, AKeyInAnAnswerIsLeftOut) {
+  const std::string gateway = "Bearer gw-0123456789abcdef";
+  auto client = MakeLlmClient({.provider = GetParam(),
+                               .base_url = server_.url(),
+                               .api_key = kKey,
+                               .headers = {{"x-gateway", gateway}, {"x-team", "optimizers"}}},
+                              http_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto with = [](std::string text, const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << text;
+    return text.replace(at, from.size(), to);
+  };
+  const std::string says = std::string(kKey) + " gw-0123456789abcdef optimizers";
+  std::string events =
+      with(dialect_.text, "hello ", says + " ") + with(dialect_.start, "propose", kKey) +
+      with(dialect_.call_part1, R"(\"x)", R"(\")" + says) + dialect_.call_part2 + dialect_.end;
+  if (GetParam() == "anthropic") {  // In a block that is echoed as it came.
+    events =
+        Event(
+            R"({"type":"content_block_start","index":5,"content_block":{"type":"thinking","thinking":"","signature":"s"}})") +
+        Event(
+            R"({"type":"content_block_delta","index":5,"delta":{"type":"thinking_delta","thinking":")" +
+            std::string(kKey) + "\"}}") +
+        events;
+  }
+  server_.Play({{{StreamHead() + events}}});
+  const auto reply = (*client)->Complete(request_, {});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  const std::string kept = ToJson(*reply).dump();
+  EXPECT_THAT(kept, Not(HasSubstr(kKey)));
+  EXPECT_THAT(kept, Not(HasSubstr("gw-0123456789abcdef")));
+  EXPECT_THAT(reply->text, HasSubstr("(the key) (the key) optimizers"));
+  EXPECT_EQ(reply->calls.at(0).name, "(the key)");
+  EXPECT_EQ(reply->calls.at(0).input["source"], "(the key) (the key) optimizersy");
+  EXPECT_TRUE(reply->raw.is_null());  // A signed block is whole or not there.
+  // Written with escapes, it is the same key.
+  server_.Play({{{StreamHead() + dialect_.start +
+                  with(dialect_.call_part1, R"(\"x)", R"(\"\\u0073k-secret-0123456789)") +
+                  dialect_.call_part2 + dialect_.end}}});
+  const auto escaped = (*client)->Complete(request_, {});
+  ASSERT_TRUE(escaped.ok()) << escaped.status();
+  EXPECT_EQ(escaped->calls.at(0).input["source"], "(the key)y");
+  EXPECT_THAT(escaped->calls.at(0).raw_input, Not(HasSubstr("secret")));
+}
+
+// Counts that no answer can have are still counts: nothing that is absurd is free.
+TEST_P(LlmClientFaults, AbsurdUsageIsKeptAsMuch) {
+  for (const char* count : {"1000000000000", "1152921504606846976", "1e300"}) {
+    std::string end = dialect_.end;
+    const std::size_t at = end.find(":42");
+    ASSERT_NE(at, std::string::npos);
+    end.replace(at + 1, 2, count);
+    server_.Play(
+        {{{StreamHead() + dialect_.start + dialect_.call_part1 + dialect_.call_part2 + end}}});
+    const auto reply = Ask();
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_GE(reply->usage.output_tokens, 1'000'000'000'000) << count;
+    EXPECT_EQ(LlmReplyFromJson(ToJson(*reply))->usage.output_tokens, reply->usage.output_tokens);
+  }
 }
 
 TEST_P(LlmClientFaults, GarbageIsDataLossAndWrongTypesAreSurvived) {
@@ -513,7 +709,8 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
       callers.emplace_back([&] {
         const HttpPost request{.url = server.url(), .body = "{}"};
         const auto response = http.Post(
-            request, [](const HttpPosted&, std::string_view) { return true; }, stop.get_token());
+            request, [](const HttpPosted&, std::string_view) { return HttpClient::Next::kGoOn; },
+            stop.get_token());
         if (absl::IsCancelled(response.status())) ++cancelled;
       });
     }
@@ -525,7 +722,7 @@ TEST(HttpClient, ManyWaitingCallsShareOneThread) {
 
 TEST(HttpClient, RefusesOtherProtocolsAndDeadAddresses) {
   HttpClient http;
-  const auto take = [](const HttpPosted&, std::string_view) { return true; };
+  const auto take = [](const HttpPosted&, std::string_view) { return HttpClient::Next::kGoOn; };
   EXPECT_FALSE(http.Post({.url = "file:///etc/hostname"}, take, {}).ok());
   EXPECT_TRUE(absl::IsUnavailable(http.Post({.url = "http://127.0.0.1:1/"}, take, {}).status()));
 }
