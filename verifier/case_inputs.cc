@@ -108,14 +108,11 @@ absl::StatusOr<bool> CaseInputCache::Draw(const BoundCase& bound_case, std::size
   if (!draws_) return false;
   if (static_cast<std::int64_t>(index) != spec.flip_tensor) return true;
   const std::int64_t size = SizeOf(tensor.dtype);
-  const std::int64_t at = ((spec.flip_element % count) + count) % count * size;
-  BoundTensor element = tensor;
-  element.shape = {1};
-  element.strides.clear();
+  const std::int64_t element = ((spec.flip_element % count) + count) % count;
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
-  FETTLE_RETURN_IF_ERROR(device_.CopyOut(image, at, bytes));
-  FlipElement(element, 0, bytes);
-  FETTLE_RETURN_IF_ERROR(device_.CopyIn(image, at, bytes));
+  FETTLE_RETURN_IF_ERROR(device_.CopyOut(image, element * size, bytes));
+  FlipElementAlone(tensor, element, bytes);
+  FETTLE_RETURN_IF_ERROR(device_.CopyIn(image, element * size, bytes));
   return true;
 }
 

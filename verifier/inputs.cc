@@ -175,6 +175,33 @@ absl::Status FillRange(const BoundTensor& tensor, const Fill& fill, std::int64_t
   return absl::OkStatus();
 }
 
+// Replaces element `element` of `bytes`.
+void FlipAt(const BoundTensor& tensor, bool up, std::int64_t element, std::uint8_t* bytes) {
+  const Fill& fill = tensor.fill;
+  if (IsIndexFill(fill.kind)) {
+    const std::int64_t span = fill.hi - fill.lo;
+    const std::int64_t old = DecodeInteger(tensor.dtype, bytes, element);
+    EncodeInteger(tensor.dtype,
+                  fill.lo + (old - fill.lo + std::max<std::int64_t>(1, span / 2)) % span, bytes,
+                  element);
+    return;
+  }
+  const double old = IsFloat(tensor.dtype)
+                         ? DecodeFloat(tensor.dtype, bytes, element)
+                         : static_cast<double>(DecodeInteger(tensor.dtype, bytes, element));
+  const bool normal = fill.kind == Fill::Kind::kNormal;
+  // Of 16,384 normal values the largest is above five deviations one time in 200.
+  const double low = normal ? fill.a - 5 * std::fabs(fill.b) : fill.a;
+  const double high = normal ? fill.a + 5 * std::fabs(fill.b) : fill.b;
+  double fresh = up ? high : low;
+  if (std::fabs(fresh - old) < (high - low) / 4) fresh = fresh == high ? low : high;
+  if (IsFloat(tensor.dtype)) {
+    EncodeFloat(tensor.dtype, fresh, bytes, element);
+  } else {
+    EncodeInteger(tensor.dtype, std::llround(fresh), bytes, element);
+  }
+}
+
 }  // namespace
 
 std::string_view InputSetName(InputSet set) {
@@ -333,30 +360,12 @@ bool CanFlip(const BoundTensor& tensor) {
 void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> dense) {
   const std::int64_t count = tensor.elements();
   element = ((element % count) + count) % count;
-  std::uint8_t* bytes = dense.data();
-  const Fill& fill = tensor.fill;
-  if (IsIndexFill(fill.kind)) {
-    const std::int64_t span = fill.hi - fill.lo;
-    const std::int64_t old = DecodeInteger(tensor.dtype, bytes, element);
-    EncodeInteger(tensor.dtype,
-                  fill.lo + (old - fill.lo + std::max<std::int64_t>(1, span / 2)) % span, bytes,
-                  element);
-    return;
-  }
-  const double old = IsFloat(tensor.dtype)
-                         ? DecodeFloat(tensor.dtype, bytes, element)
-                         : static_cast<double>(DecodeInteger(tensor.dtype, bytes, element));
-  const bool normal = fill.kind == Fill::Kind::kNormal;
-  // Of 16,384 normal values the largest is above five deviations one time in 200.
-  const double low = normal ? fill.a - 5 * std::fabs(fill.b) : fill.a;
-  const double high = normal ? fill.a + 5 * std::fabs(fill.b) : fill.b;
-  double fresh = element % 2 == 0 ? high : low;
-  if (std::fabs(fresh - old) < (high - low) / 4) fresh = fresh == high ? low : high;
-  if (IsFloat(tensor.dtype)) {
-    EncodeFloat(tensor.dtype, fresh, bytes, element);
-  } else {
-    EncodeInteger(tensor.dtype, std::llround(fresh), bytes, element);
-  }
+  FlipAt(tensor, /*up=*/element % 2 == 0, element, dense.data());
+}
+
+void FlipElementAlone(const BoundTensor& tensor, std::int64_t element,
+                      std::span<std::uint8_t> one) {
+  FlipAt(tensor, /*up=*/element % 2 == 0, 0, one.data());
 }
 
 const std::string& InputsFingerprint() {

@@ -71,5 +71,7 @@ bool CanFlip(const BoundTensor& tensor);
 // standard deviations for normal fills), so that a maximum or a minimum changes with it, or the
 // other one where it is there already. Indices go half of their span further.
 void FlipElement(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> dense);
+// The same where `one` holds that element (from 0 below the count) alone. Not for packed dtypes.
+void FlipElementAlone(const BoundTensor& tensor, std::int64_t element, std::span<std::uint8_t> one);
 
 }  // namespace fettle
