@@ -23,15 +23,10 @@ void KernelFlags::Declare(FlagSet& flags) {
 absl::StatusOr<json> KernelFlags::Block(const Task& task) const {
   json block = ToJson(task.baseline());
   if (!kernel.empty()) {
-    FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(kernel, kMaxKernelBytes));
     if (kernel.ends_with(".json")) {
-      block = ParseJson(text, kMaxPartNesting);
-      if (!block.is_object()) {
-        return absl::InvalidArgumentError(
-            fmt::format("read the proposal {}: not a JSON object", kernel));
-      }
+      FETTLE_ASSIGN_OR_RETURN(block, ReadKernelBlock(kernel));
     } else {
-      block["source"] = text;
+      FETTLE_ASSIGN_OR_RETURN(block["source"], ReadFile(kernel, kMaxKernelBytes));
       block["source_name"] = std::filesystem::path(kernel).filename().string();
     }
   }

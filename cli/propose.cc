@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <random>
@@ -107,18 +106,8 @@ class ProposeCommand final : public Subcommand {
   }
 
   static absl::Status ReadBlock(const std::string& path, json& block) {
-    FETTLE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxKernelBytes));
-    const json given = ParseJson(text, kMaxPartNesting);
-    if (!given.is_object()) {
-      return absl::InvalidArgumentError(fmt::format("read {}: not a JSON object", path));
-    }
+    FETTLE_ASSIGN_OR_RETURN(const json given, ReadKernelBlock(path));
     block.update(given);
-    // A block may name its source's file instead of holding the text.
-    if (const std::string source = TextOf(block, "source_file"); !source.empty()) {
-      const auto beside = std::filesystem::path(path).parent_path() / source;
-      FETTLE_ASSIGN_OR_RETURN(block["source"], ReadFile(beside.string(), kMaxKernelBytes));
-      block.erase("source_file");
-    }
     return absl::OkStatus();
   }
 

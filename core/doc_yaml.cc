@@ -138,7 +138,7 @@ std::optional<Doc> DocFromYaml(std::string_view text, Problems& problems) {
   try {  // yaml-cpp reports by exception; none leaves this function.
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) {
-      problems.Add(1, 1, "", "the file is empty; start with 'format: 1'");
+      problems.Add(1, 1, "", "the file is empty; it needs a map of 'field: value' lines");
       return std::nullopt;
     }
     std::optional<Doc> doc = builder.Take();

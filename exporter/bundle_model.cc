@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include <elf.h>
@@ -102,56 +101,6 @@ absl::Status AssignCases(const Task& task, const BundleKernel& kernel, const std
     std::sort(build->selectors.begin(), build->selectors.end());
   }
   return absl::OkStatus();
-}
-
-// The power of two, at most 16, that divides all values.
-std::int64_t Divisor(const std::vector<std::int64_t>& values) {
-  std::int64_t divisor = 0;
-  for (const std::int64_t value : values) divisor = std::gcd(divisor, value);
-  if (divisor == 0) return 1;
-  return std::min<std::int64_t>(divisor & -divisor, 16);
-}
-
-absl::StatusOr<std::vector<Envelope>> EnvelopesOf(const ProvenVariant& variant) {
-  const Task& task = *variant.task;
-  std::map<BuildSelector, std::map<std::string, std::vector<std::int64_t>>> seen;
-  std::map<BuildSelector, std::map<std::string, std::pair<double, double>>> scalars;
-  std::set<std::string> per_case;
-  for (const ArgDecl& arg : task.model().args) {
-    if (arg.role == Role::kScalar && arg.value_kind == ArgDecl::Value::kPerCase) {
-      per_case.insert(arg.name);
-    }
-  }
-  FETTLE_ASSIGN_OR_RETURN(const std::vector<BoundCase> cases,
-                          OwnCases(task, variant.provenance->target));
-  for (const BoundCase& bound_case : cases) {
-    FETTLE_ASSIGN_OR_RETURN(const bool supported, AppliesTo(variant, bound_case));
-    if (!supported) continue;
-    const BuildSelector selector = SelectorOf(task, bound_case);
-    auto& dims = seen[selector];
-    for (const BoundDim& dim : bound_case.dims) {
-      if (!dim.is_list && !dim.values.empty()) dims[dim.name].push_back(dim.values[0]);
-    }
-    for (const BoundScalar& scalar : bound_case.scalars) {
-      if (!per_case.contains(scalar.name)) continue;
-      const double value =
-          IsFloat(scalar.dtype) ? scalar.real : static_cast<double>(scalar.integer);
-      auto [entry, fresh] = scalars[selector].try_emplace(scalar.name, value, value);
-      entry->second = {std::min(entry->second.first, value), std::max(entry->second.second, value)};
-    }
-  }
-  std::vector<Envelope> envelopes;
-  for (auto& [selector, dims] : seen) {
-    Envelope envelope;
-    envelope.selector = selector;
-    for (const auto& [name, values] : dims) {
-      envelope.dims[name] = {*std::min_element(values.begin(), values.end()),
-                             *std::max_element(values.begin(), values.end()), Divisor(values)};
-    }
-    envelope.scalars = scalars[selector];
-    envelopes.push_back(std::move(envelope));
-  }
-  return envelopes;
 }
 
 // One timed case as a row of the selection.

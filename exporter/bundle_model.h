@@ -73,7 +73,11 @@ struct Envelope {
     bool operator==(const Range&) const = default;
   };
   BuildSelector selector;
-  std::map<std::string, Range> dims;                         // Dims that are no lists.
+  std::map<std::string, Range> dims;  // Dims that are no lists.
+  // By tensor argument, the most elements (product of the shape; 0 where null) of one case, which
+  // no call may exceed: sizes that were each tested need not have been tested together. Of an
+  // array, all members count together, and in `member_elements` the largest of any one.
+  std::map<std::string, std::int64_t> elements, member_elements;
   std::map<std::string, std::pair<double, double>> scalars;  // `per_case` ones.
   bool operator==(const Envelope&) const = default;
 };
@@ -126,6 +130,10 @@ std::set<std::string> VariantsInForce(const BundleModel& model);
 
 // Cases of the task's own sets for a target, timed ones first.
 absl::StatusOr<std::vector<BoundCase>> OwnCases(const Task& task, const std::string& target);
+
+// What the cases that the variant is meant for span, one entry a selector, in their order. The
+// variant's provenance must name the target. Errors: those of binding the task's cases.
+absl::StatusOr<std::vector<Envelope>> EnvelopesOf(const ProvenVariant& variant);
 
 // What a case's build is chosen by.
 BuildSelector SelectorOf(const Task& task, const BoundCase& bound_case);

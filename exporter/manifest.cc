@@ -106,10 +106,13 @@ json GuardsEntry(const BundleModel& model, const BundleKernel& kernel) {
     for (const auto& [name, value] : envelope.selector.special) special[name] = value;
     for (const auto& [name, range] : envelope.scalars)
       scalars[name] = {{"min", range.first}, {"max", range.second}};
-    out["envelopes"].push_back({{"types", TypesEntry(envelope.selector.types)},
-                                {"special", special},
-                                {"dims", dims},
-                                {"scalars", scalars}});
+    json entry = {{"types", TypesEntry(envelope.selector.types)},
+                  {"special", special},
+                  {"dims", dims},
+                  {"elements", envelope.elements},
+                  {"scalars", scalars}};
+    if (!envelope.member_elements.empty()) entry["member_elements"] = envelope.member_elements;
+    out["envelopes"].push_back(std::move(entry));
   }
   for (const ArgDecl& arg : model.task->model().args) {
     if (arg.role == Role::kScalar || arg.role == Role::kNone || arg.each != nullptr) continue;

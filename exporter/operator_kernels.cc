@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/status_macros.h"
 #include "exporter/operator_writer.h"
 
@@ -21,6 +23,63 @@ std::string OperatorWriter::TargetOf(const BundleKernel& kernel) const {
   return bundle_.targets.empty() ? "cpu" : bundle_.targets.front();
 }
 
+// For each array of tensors, whether its members hold no more than was tested: in all, and each.
+absl::Status OperatorWriter::ArrayVolumes() {
+  auto names = NamesFor(nullptr, "");
+  names["g"] = "::fettle_expr::Num(g)";
+  for (const ArgDecl* arg : view_.pointers) {
+    FETTLE_ASSIGN_OR_RETURN(const std::string count, EmitExpr(arg->count, names, true));
+    std::string sizes;
+    for (const Expr& extent : arg->each->shape) {
+      FETTLE_ASSIGN_OR_RETURN(const std::string size, EmitExpr(extent, names, true));
+      sizes += (sizes.empty() ? "" : ", ") + size;
+    }
+    const bool alike = std::none_of(arg->each->shape.begin(), arg->each->shape.end(),
+                                    [](const Expr& e) { return e.Names().contains("g"); });
+    Line(
+        "inline bool volumes_{}(const Call& c, std::int64_t most, std::int64_t most_each) {{\n"
+        "  (void)c;\n  const ::fettle_expr::Checked count = {};",
+        arg->name, count);
+    const std::string one = fmt::format("const ::fettle_expr::Checked one = volume({});", sizes);
+    if (alike) {
+      Line(
+          "  {}\n  if (count.ok && count.value <= 0) return true;\n"
+          "  return at_most(one, most_each) && at_most(::fettle_expr::Mul(count, one), most);\n}}",
+          one);
+      continue;
+    }
+    Line(
+        "  ::fettle_expr::Checked total = ::fettle_expr::Num(0);\n"
+        "  for (std::int64_t g = 0; count.ok && g < count.value; ++g) {{\n    {}\n"
+        "    total = ::fettle_expr::Add(total, one);\n"
+        "    if (!at_most(one, most_each) || !at_most(total, most)) return false;\n  }}\n"
+        "  return count.ok;\n}}",
+        one);
+  }
+  return absl::OkStatus();
+}
+
+std::string OperatorWriter::VolumeTest(const Envelope& envelope) const {
+  std::string test;
+  for (const auto& [name, most] : envelope.elements) {
+    const ArgDecl& arg = *model_.FindArg(name);
+    std::string fits;
+    if (arg.each != nullptr) {
+      fits = fmt::format("volumes_{}(c, INT64_C({}), INT64_C({}))", name, most,
+                         envelope.member_elements.at(name));
+    } else {
+      std::string sizes;
+      for (std::size_t d = 0; d < arg.shape.size(); ++d)
+        sizes += fmt::format("{}c.s_{}[{}]", d == 0 ? "" : ", ", name, d);
+      fits = fmt::format("at_most(volume({}), INT64_C({}))", sizes, most);
+    }
+    if (!arg.optional_dim.empty())
+      fits = fmt::format("(c.d_{}.value == 0 || {})", arg.optional_dim, fits);
+    test += " &&\n      " + fits;
+  }
+  return test;
+}
+
 absl::Status OperatorWriter::Guard(std::size_t k) {
   const BundleKernel& kernel = bundle_.kernels[k];
   Line("// Whether {} was tested for the call; without `scalars` for any values of scalars.",
@@ -40,6 +99,7 @@ absl::Status OperatorWriter::Guard(std::size_t k) {
         if (range.multiple_of > 1)
           test += fmt::format(" && c.d_{}.value % {} == 0", name, range.multiple_of);
       }
+      test += VolumeTest(envelope);
       std::string values;
       for (const auto& [name, range] : envelope.scalars) {
         const std::string field = CppIdentifier(name);
@@ -70,6 +130,7 @@ absl::Status OperatorWriter::Guard(std::size_t k) {
 }
 
 absl::Status OperatorWriter::Kernels() {
+  FETTLE_RETURN_IF_ERROR(ArrayVolumes());
   for (std::size_t k = 0; k < bundle_.kernels.size(); ++k) {
     const BundleKernel& kernel = bundle_.kernels[k];
     FETTLE_RETURN_IF_ERROR(Guard(k));

@@ -20,20 +20,6 @@ void AddNames(const nlohmann::json& value, std::set<std::string>& names) {
   }
 }
 
-// What fills and copies of whole members of an array need: the members' shapes.
-void AddMemberShapes(const nlohmann::json& steps, const TaskModel& model,
-                     std::set<std::string>& names) {
-  for (const auto& step : steps) {
-    if (step.contains("steps")) AddMemberShapes(step["steps"], model, names);
-    for (const char* key : {"fill", "copy"}) {
-      if (!step.contains(key) || step.contains("count")) continue;
-      const ArgDecl* arg = model.FindArg(step[key].get<std::string>());
-      if (arg == nullptr || arg->each == nullptr) continue;
-      for (const Expr& extent : arg->each->shape) names.merge(extent.Names());
-    }
-  }
-}
-
 }  // namespace
 
 std::set<std::string> ListDerivedDims(const TaskModel& model) {
@@ -52,11 +38,17 @@ OperatorView ViewOf(const BundleModel& bundle) {
   const TaskModel& model = bundle.task->model();
   OperatorView view;
   const std::set<std::string> from_lists = ListDerivedDims(model);
-  std::set<std::string> needed;  // Names in launches, workspaces, guards, constraints.
+  // Names in launches, workspaces, guards, constraints, and in the shapes of arrays' members, whose
+  // volume guards limit.
+  std::set<std::string> needed;
+  for (const ArgDecl& arg : model.args) {
+    if (arg.each == nullptr) continue;
+    needed.merge(arg.count.Names());
+    for (const Expr& extent : arg.each->shape) needed.merge(extent.Names());
+  }
   for (const BundleKernel& kernel : bundle.kernels) {
     AddNames(kernel.kernel.launches, needed);
     AddNames(kernel.kernel.workspace, needed);
-    AddMemberShapes(kernel.kernel.launches, model, needed);
     for (const auto* list : {&kernel.kernel.guards, &kernel.kernel.constraints}) {
       for (const Expr& expr : *list) needed.merge(expr.Names());
     }

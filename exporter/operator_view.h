@@ -16,7 +16,8 @@ namespace fettle {
 struct OperatorView {
   std::vector<const DimDecl*> inputs;    // Stated by the caller: plain dims, and what lists decide.
   std::vector<const DimDecl*> computed;  // Plain dims that follow from the inputs.
-  std::vector<const DimDecl*> lists;     // Needed by a launch, a guard or a constraint: host lists.
+  // Host lists: needed by a launch, a guard, a constraint or the shape of an array's members.
+  std::vector<const DimDecl*> lists;
   std::vector<const DimDecl*> derived_lists;
   std::vector<const ArgDecl*> tensors;  // in, out, inout, index.
   std::vector<const ArgDecl*> pointers;

@@ -43,6 +43,8 @@ class OperatorWriter {
   absl::Status Check();
   absl::Status Tensors();
   absl::Status Kernels();
+  absl::Status ArrayVolumes();
+  std::string VolumeTest(const Envelope& envelope) const;
   absl::Status Guard(std::size_t k);
   void Tables();
   std::string BuildRows();

@@ -33,6 +33,8 @@ std::string UnitId(std::string_view job_id, std::int64_t ordinal, UnitPurpose pu
       return fmt::format("{}.{}.evaluate", job_id, ordinal);
     case UnitPurpose::kConfirm:
       return fmt::format("{}.{}.confirm", job_id, ordinal);
+    case UnitPurpose::kConfirmAgain:
+      return fmt::format("{}.{}.confirm2", job_id, ordinal);
   }
   return "";
 }

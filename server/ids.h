@@ -14,7 +14,8 @@ std::string RandomId(std::string_view prefix);
 // Names a variant: the same candidate of the same job always gets the same id.
 std::string VariantId(std::string_view job_id, std::string_view candidate_digest);
 
-enum class UnitPurpose { kRegister, kEvaluate, kConfirm };
+// kConfirmAgain: after a confirmation that left it open.
+enum class UnitPurpose { kRegister, kEvaluate, kConfirm, kConfirmAgain };
 std::string UnitId(std::string_view job_id, std::int64_t ordinal, UnitPurpose purpose);
 
 }  // namespace fettle

@@ -75,6 +75,15 @@ VerdictRecord NotFaster(const Measurement& measurement, double incumbent_ratio) 
   return verdict;
 }
 
+// Whether another look may tell more: a gain that was seen and is not certain, a device that was
+// too unsteady for an answer, a best variant that changed meanwhile.
+bool WorthAnotherLook(const VerdictRecord& verdict) {
+  if (verdict.verdict == Verdict::kAmbiguous) return true;
+  return verdict.verdict == Verdict::kUnmeasurable &&
+         (verdict.reason_code == "too_few_blocks" || verdict.reason_code == "unsteady_device" ||
+          verdict.reason_code == "incumbent_not_measured");
+}
+
 double RatioOf(const UnitResult& result) {
   if (result.measurement.has_value()) return CombinedRatio(*result.measurement);
   if (result.screening.has_value()) return CombinedRatio(*result.screening);
@@ -263,9 +272,17 @@ absl::Status JobRun::HandleConfirmation(const UnitEnd& outcome, const UnitResult
     FETTLE_ASSIGN_OR_RETURN(variant, MakeVariant(open, outcome, result, decision));
   }
   const double ratio = measured ? CombinedRatio(*result.measurement) : row.ratio;
+  // At the next level and from its own data alone; not where device time is budgeted, of which two
+  // units are reserved.
+  const bool again =
+      !open.again && WorthAnotherLook(verdict) && job_.budget.device_ms == 0 && OverTimeMs() < 0;
   if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(StoreUnitResult(db, job, outcome, result));
         if (measured) job.confirmations = k;
+        if (again) {
+          row.ratio = ratio;
+          return UpdateCandidate(db, row);
+        }
         FETTLE_RETURN_IF_ERROR(StoreVerdict(db, job, row, verdict, ratio));
         if (!variant.has_value()) return absl::OkStatus();
         if (!variant->parent_variant.empty()) {
@@ -287,6 +304,14 @@ absl::Status JobRun::HandleConfirmation(const UnitEnd& outcome, const UnitResult
     return stored;
   }
   ChargeUnit(outcome, result);
+  if (again) {
+    spdlog::info("confirmed_again job_id={} ordinal={} ratio={:.4f}", id_, row.ordinal, ratio);
+    open.row = std::move(row);
+    open.again = true;
+    confirming_ = 0;
+    confirm_queue_.push_back(outcome.unit.ordinal);
+    return absl::OkStatus();
+  }
   if (variant.has_value()) {
     incumbent_ = open.kernel;
     incumbent_roofline_ = variant->roofline_fraction;

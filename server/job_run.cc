@@ -359,27 +359,30 @@ absl::Status JobRun::Restore() {
     FETTLE_ASSIGN_OR_RETURN(KernelUnderTest kernel, LoadKernel(context_.store, row));
     const std::int64_t ordinal = row.ordinal;
     const bool confirming = row.state == candidate_state::kConfirming;
-    std::optional<EvaluationRow> measured;
+    std::optional<EvaluationRow> measured, confirmed;
     if (confirming) {
       FETTLE_RETURN_IF_ERROR(context_.store.ReadAhead([&](Connection& db) -> absl::Status {
         FETTLE_ASSIGN_OR_RETURN(measured,
                                 FindEvaluation(db, UnitId(id_, ordinal, UnitPurpose::kEvaluate)));
+        FETTLE_ASSIGN_OR_RETURN(confirmed,
+                                FindEvaluation(db, UnitId(id_, ordinal, UnitPurpose::kConfirm)));
         return absl::OkStatus();
       }));
     }
     open_[ordinal] = {std::move(row), std::move(kernel), confirming,
-                      measured.has_value() ? measured->worker_id : ""};
+                      measured.has_value() ? measured->worker_id : "", confirmed.has_value()};
     if (!confirming) {
       FETTLE_RETURN_IF_ERROR(RestoreUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate), ordinal,
                                          UnitPurpose::kEvaluate, open_units));
       continue;
     }
-    const std::string unit_id = UnitId(id_, ordinal, UnitPurpose::kConfirm);
+    const UnitPurpose purpose = open_[ordinal].confirmation();
+    const std::string unit_id = UnitId(id_, ordinal, purpose);
     bool under_way = false;
     for (const UnitRow& unit : open_units) under_way |= unit.id == unit_id;
     if (under_way) {
       confirming_ = ordinal;
-      FETTLE_RETURN_IF_ERROR(RestoreUnit(unit_id, ordinal, UnitPurpose::kConfirm, open_units));
+      FETTLE_RETURN_IF_ERROR(RestoreUnit(unit_id, ordinal, purpose, open_units));
     } else {
       confirm_queue_.push_back(ordinal);
     }
@@ -400,10 +403,10 @@ absl::Status JobRun::RestoreDeviceTime() {
 }
 
 void JobRun::ReserveOpen(std::int64_t ordinal, const std::vector<UnitRow>& open) {
-  const std::string confirm = UnitId(id_, ordinal, UnitPurpose::kConfirm);
   for (const UnitRow& unit : open) {
     if (unit.ordinal != ordinal || unit.device_cap_ms == 0) continue;
-    const bool followed = ordinal != 0 && unit.id != confirm;  // By its confirmation.
+    // By its confirmation.
+    const bool followed = unit.kind == UnitKindName(UnitKind::kEvaluate);
     device_time_->Keep(ReservationOf(ordinal), unit.device_cap_ms * (followed ? 2 : 1));
   }
 }

@@ -107,6 +107,10 @@ class JobRun {
     KernelUnderTest kernel;
     bool confirm_queued = false;  // Its confirmation waits for its turn or runs.
     std::string measured_by;      // The worker of its evaluation.
+    bool again = false;           // That is its second one: the first left it open.
+    UnitPurpose confirmation() const {
+      return again ? UnitPurpose::kConfirmAgain : UnitPurpose::kConfirm;
+    }
   };
   // What became of a unit's earlier attempts.
   struct UnitHistory {

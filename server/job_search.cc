@@ -214,7 +214,7 @@ void JobRun::GiveBackLate() {
     const auto& [ordinal, open] = entry;
     if (open.confirm_queued && !confirmations_too) return false;
     context_.dispatcher.CancelUnit(UnitId(id_, ordinal, UnitPurpose::kEvaluate));
-    context_.dispatcher.CancelUnit(UnitId(id_, ordinal, UnitPurpose::kConfirm));
+    context_.dispatcher.CancelUnit(UnitId(id_, ordinal, open.confirmation()));
     ++given_back_;
     return true;
   });
@@ -441,7 +441,7 @@ absl::StatusOr<bool> JobRun::StartConfirmation() {
     FETTLE_RETURN_IF_ERROR(DropContender(open.row));
     return true;
   }
-  UnitRow row = NewUnit(ordinal, UnitPurpose::kConfirm);
+  UnitRow row = NewUnit(ordinal, open.confirmation());
   FETTLE_RETURN_IF_ERROR(Commit([&](Connection& db, JobRow&) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::vector<UnitRow> before, UnitAttempts(db, row.id));
     if (!before.empty()) row.attempt = before.back().attempt + 1;  // A resumed job.

@@ -203,6 +203,7 @@ absl::Status Fleet::Keep(const JobDemand& demand, const std::string& key, Pool& 
     if (!asked.ok() || *asked > 0) {
       // Doubled until a worker of these connects.
       pool.next_ask = now + pool.pause;
+      pool.paused = pool.pause;
       pool.pause = std::min(2 * pool.pause, kLongestPause);
       pool.asked_ns = parts_.clock.NowNs();
     }
@@ -218,10 +219,11 @@ absl::Status Fleet::Keep(const JobDemand& demand, const std::string& key, Pool& 
   FETTLE_RETURN_IF_ERROR(Record(pool, state));
   std::string text = TextOf(state, pool.counts.wanted);
   if (state.running + state.pending < pool.counts.wanted && pool.asked_ns != 0 && connected == 0) {
-    const auto left = std::chrono::ceil<std::chrono::seconds>(pool.next_ask - now).count();
-    if (there == 0 && left > 0) {
-      text = fmt::format("the workers ended without connecting, see {}; asks again in {} s",
-                         FolderOf(key), left);
+    // The same words until it asks again, since each change is logged.
+    if (there == 0 && now < pool.next_ask) {
+      text =
+          fmt::format("the workers ended without connecting, see {}; asks again after {} s",
+                      FolderOf(key), std::chrono::ceil<std::chrono::seconds>(pool.paused).count());
     }
   }
   if (const int others = pool.compiles ? 0 : OfOtherKind(demand); others > 0) {

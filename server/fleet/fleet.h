@@ -70,8 +70,8 @@ class Fleet {
     FleetTarget target;
     FleetCounts counts;
     std::chrono::steady_clock::time_point next_ask{};
-    std::chrono::milliseconds pause{};
-    std::int64_t asked_ns = 0;  // 0: never.
+    std::chrono::milliseconds pause{}, paused{};  // After the next asking, after the last.
+    std::int64_t asked_ns = 0;                    // 0: never.
   };
 
   void Loop();

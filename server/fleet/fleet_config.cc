@@ -2,6 +2,8 @@
 #include "server/fleet/fleet_config.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <optional>
 
 #include <fmt/format.h>
@@ -65,6 +67,72 @@ void ReadWords(Fields& fields, const std::string& key, std::vector<std::string>*
   }
 }
 
+// What the server itself asks Slurm for, and what has a field of its own; with the short form.
+struct OwnOption {
+  std::string_view name;
+  char letter;
+  std::string_view field;
+};
+constexpr std::array<OwnOption, 15> kOwnOptions = {{
+    {"job-name", 'J', ""},
+    {"array", 'a', ""},
+    {"output", 'o', ""},
+    {"error", 'e', ""},
+    {"open-mode", 0, ""},
+    {"export", 0, ""},
+    {"export-file", 0, ""},
+    {"chdir", 'D', ""},
+    {"wrap", 0, ""},
+    {"parsable", 0, ""},
+    {"test-only", 0, ""},
+    {"wait", 'W', ""},
+    {"partition", 'p', "partition"},
+    {"account", 'A', "account"},
+    {"time", 't', "time"},
+}};
+
+// Why `word` cannot be an option of sbatch's here; empty when it can. `before`: the word before it.
+std::string OptionProblem(const std::string& word, const std::string& before) {
+  const bool takes_value = before.starts_with('-') && before.find('=') == std::string::npos &&
+                           (before.starts_with("--") || before.size() == 2);
+  if (!word.starts_with('-') || word.size() < 2) {
+    if (takes_value) return "";
+    return fmt::format("'{}' is no option; sbatch would take it for the job's script", word);
+  }
+  const bool is_long = word.starts_with("--");
+  const std::string name = is_long ? word.substr(2, word.find('=') - 2) : "";
+  if (is_long && name.empty()) return "'--' ends the options";
+  for (const OwnOption& own : kOwnOptions) {
+    // sbatch takes a long option by its beginning too.
+    const bool same = is_long ? own.name.starts_with(name) : word[1] == own.letter;
+    if (!same) continue;
+    return own.field.empty() ? fmt::format("'{}' is the server's own to set (--{})", word, own.name)
+                             : fmt::format("'{}': write it as the field '{}'", word, own.field);
+  }
+  return "";
+}
+
+void ReadOptions(Fields& fields, std::vector<std::string>* out) {
+  ReadWords(fields, "options", out);
+  std::string before;
+  for (const std::string& word : *out) {
+    if (const std::string problem = OptionProblem(word, before); !problem.empty()) {
+      const std::string path = fields.PathOf("options");
+      fields.problems().Add(*fields.Find("options"), path, fmt::format("{}: {}", path, problem));
+    }
+    before = word;
+  }
+}
+
+bool IsEndpoint(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  int port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, port);
+  return error == std::errc() && at == end && port > 0 && port <= 65535;
+}
+
 // `compile`: those that only compile for the target, whose own are not read again.
 FleetTarget ReadTarget(const Doc& doc, const std::string& path, Problems& problems,
                        FleetTarget* compile) {
@@ -90,7 +158,7 @@ FleetTarget ReadTarget(const Doc& doc, const std::string& path, Problems& proble
   ReadNumber(fields, "idle_s", 1, 86'400, &target.idle_s);
   ReadAnyText(fields, "setup", &target.setup);
   ReadWords(fields, "launch", &target.launch);
-  ReadWords(fields, "options", &target.options);
+  ReadOptions(fields, &target.options);
   ReadWords(fields, "arguments", &target.arguments);
   if (target.width == 0) {
     const Doc* width = fields.Need("width", "how many workers one job may have at most");
@@ -129,6 +197,9 @@ absl::StatusOr<FleetConfig> ParseFleetConfig(const std::string& file, std::strin
       ReadAnyText(fields, "endpoint", &config.endpoint);
       if (config.endpoint.empty()) {
         fields.Need("endpoint", "the host:port by which workers reach this server");
+      } else if (!IsEndpoint(config.endpoint)) {
+        problems.Add(*fields.Find("endpoint"), "endpoint",
+                     fmt::format("endpoint: '{}' is no host:port", config.endpoint));
       }
       ReadAnyText(fields, "ca", &config.ca_file);
       ReadAnyText(fields, "server_name", &config.server_name);

@@ -188,6 +188,16 @@ class MainJob(unittest.TestCase):
         self.assertEqual(database.read_bytes(), before)
 
 
+class FurtherKernels(unittest.TestCase):
+    def test_stream_k_of_the_gemm_is_right(self):
+        fettle = Fettle()
+        self.addCleanup(fettle.close)
+        done = fettle.run("try", LAYERNORM.parent / "gemm", "--target", "cpu", "--verify-only", "--kernel",
+                          LAYERNORM.parents[1] / "bench" / "external" / "stream_k" / "gemm.json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("right; not measured", done.stdout + done.stderr)
+
+
 class BadTasks(unittest.TestCase):
     def setUp(self):
         self.fettle = Fettle()

@@ -131,6 +131,9 @@ TEST(Bundle, ManifestFollowsItsSchemaAndGivesTheTestedEnvelope) {
   EXPECT_TRUE(valid.ok()) << valid;
   const json& variant = manifest["variants"][0];
   EXPECT_EQ(variant["guards"]["envelopes"][0]["dims"]["n"], (json{{"min", 1}, {"max", 4096}}));
+  EXPECT_EQ(variant["guards"]["envelopes"][0].value("elements", json()),
+            (json{{"x", 4096}, {"y", 4096}}));
+  EXPECT_FALSE(variant["guards"]["envelopes"][0].contains("member_elements"));
   EXPECT_EQ(variant["guards"]["pointer_align"], (json{{"x", 256}, {"y", 256}}));
   EXPECT_EQ(variant["kernel"]["values"], (json{{"BLOCK", 128}}));
   EXPECT_EQ(variant["builds"][0]["status"], "run");

@@ -71,7 +71,7 @@ dims:
   rows: {min: 0, max: 4096}
   cols: {min: 1, max: 1024}
   mode: {in: [1, 2]}
-  total: {let: "rows * cols"}
+  longer: {let: "max(rows, cols)"}
 valid: ["rows * cols <= 2^20"]
 args:
   - x: {role: in, dtype: $T, shape: [rows, cols], fill: {normal: [0, 1]}}

@@ -172,6 +172,9 @@ TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
   const std::vector<std::pair<std::string, json>> changes = {
       {"/variants/0/performance/ratio", 3.0},
       {"/variants/0/guards/envelopes/0/dims/n/max", 1 << 20},
+      {"/variants/0/guards/envelopes/0/elements/x", 1 << 20},
+      {"/variants/0/guards/envelopes/0/elements", json::object()},
+      {"/variants/0/guards/envelopes/0/member_elements", json{{"x", 1 << 20}}},
       {"/selection/targets/0/rows/0/dims/n/max", 1 << 20},
       {"/bundle/version", "9.0.0"},
       {"/variants/0/kernel/values/BLOCK", 64},
@@ -189,6 +192,39 @@ TEST(Tamper, TheManifestMustSayWhatTheEvidenceSays) {
     FixChecksums(files);
     EXPECT_TRUE(Names(VerifyBundle(files), "manifest.json")) << pointer;
   }
+}
+
+TEST(Tamper, ARaisedVolumeInTheHeaderIsFound) {
+  BundleFiles files = SampleBundle();
+  const std::string limit = "volume(c.s_x[0]), INT64_C(4096)";
+  std::string header;
+  for (auto& [path, text] : files) {
+    const std::size_t at = text.find(limit);
+    if (!path.starts_with("include/fettle_ops/") || at == std::string::npos) continue;
+    text.replace(at, limit.size(), "volume(c.s_x[0]), INT64_C(9999)");
+    header = path;
+  }
+  ASSERT_FALSE(header.empty());
+  EXPECT_TRUE(Names(VerifyBundle(files), header));
+  FixChecksums(files);
+  EXPECT_TRUE(Names(VerifyBundle(files), header));
+}
+
+// Exported by an earlier version, whose headers have no such limit: read, with a word of warning.
+TEST(Tamper, AnEarlierVersionsManifestWithoutVolumesIsReadAndNoted) {
+  BundleFiles files = SampleBundle();
+  json manifest = json::parse(files["manifest.json"]);
+  manifest["tool"]["version"] = "0.0.1";
+  for (json& variant : manifest["variants"]) {
+    for (json& envelope : variant["guards"]["envelopes"]) envelope.erase("elements");
+  }
+  files["manifest.json"] = manifest.dump(2) + "\n";
+  FixChecksums(files);
+  const BundleReport report = VerifyBundle(files);
+  for (const BundleProblem& problem : report.problems)
+    ADD_FAILURE() << problem.path << ": " << problem.message;
+  ASSERT_EQ(report.notes.size(), 2U);
+  EXPECT_NE(report.notes[0].find("largest number of elements"), std::string::npos);
 }
 
 TEST(Tamper, AFuzzedManifestIsNeverTakenForWhole) {

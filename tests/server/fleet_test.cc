@@ -226,6 +226,33 @@ targets:
   EXPECT_THAT(message, HasSubstr("6:42: unknown field 'devices'"));
 }
 
+TEST(FleetConfig, RefusesOptionsThatAreTheServersOwn) {
+  const auto parse = [](const std::string& options, const std::string& endpoint = "host:7600") {
+    const auto config = ParseFleetConfig(
+        "fleet.yaml",
+        "endpoint: \"" + endpoint + "\"\ntargets:\n  cpu: {width: 1, options: " + options + "}\n");
+    return config.ok() ? std::string() : std::string(config.status().message());
+  };
+  for (const char* fine : {"[--exclusive, --time-min=5, --nice=7, -C, gpu, --mem, 4G, -xnode1]",
+                           "[]", "[--exclude=node7, --constraint=h200]"}) {
+    EXPECT_EQ(parse(fine), "") << fine;
+  }
+  for (const char* own :
+       {"[--job-name=team]", "[--job=x]", "[-Jteam]", "[-J, team]", "[--array=0-3]", "[-a1]",
+        "[--output=x]", "[--export=NIL]", "[--wrap, ls]", "[-D/tmp]"}) {
+    EXPECT_THAT(parse(own), HasSubstr("targets.cpu.options")) << own;
+    EXPECT_THAT(parse(own), HasSubstr("the server's own")) << own;
+  }
+  EXPECT_THAT(parse("[-p, gpu]"), HasSubstr("write it as the field 'partition'"));
+  EXPECT_THAT(parse("[team]"), HasSubstr("script"));
+  EXPECT_THAT(parse("[--nice=3, team]"), HasSubstr("script"));
+  EXPECT_THAT(parse("[--]"), HasSubstr("ends the options"));
+  for (const char* endpoint :
+       {"nohost", "host:", "host:port", ":7600", "host:99999", "host:7600x"}) {
+    EXPECT_THAT(parse("[]", endpoint), HasSubstr("is no host:port")) << endpoint;
+  }
+}
+
 // Slurm as its commands show it: remembers what was called, answers as it is told.
 class FakeSlurm {
  public:

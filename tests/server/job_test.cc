@@ -115,6 +115,41 @@ TEST_F(JobTest, AFailedConfirmationIsNoWin) {
   EXPECT_EQ(ended.verdict_counts().at("INCORRECT"), 1);
 }
 
+TEST_F(JobTest, AnAmbiguousContenderIsConfirmedOnceMore) {
+  StartServer();
+  std::map<std::int64_t, int> confirmed;  // Of the worker's thread.
+  StartWorker([&](const WorkUnit& unit) {
+    if (unit.kind != UnitKind::kConfirm) return HonestAnswer(unit);
+    const bool first = confirmed[unit.candidate.values.at("BLOCK")]++ == 0;
+    return first ? Noisy(unit, SpeedOf(unit.candidate)) : HonestAnswer(unit);
+  });
+  const v1::Job job = Submit(Request("r1"));
+  Watch(job.id());
+  const v1::Job ended = GetJob(job.id());
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_NEAR(ended.best_ratio_declared(), 2.0, 0.01);
+  EXPECT_EQ(ended.verdict_counts().count("AMBIGUOUS"), 0u);
+  for (const auto& [block, times] : confirmed) EXPECT_EQ(times, 2) << block;
+}
+
+TEST_F(JobTest, ButNotAThirdTime) {
+  StartServer();
+  std::map<std::int64_t, int> confirmed;  // Of the worker's thread.
+  StartWorker([&](const WorkUnit& unit) {
+    if (unit.kind != UnitKind::kConfirm) return HonestAnswer(unit);
+    ++confirmed[unit.candidate.values.at("BLOCK")];
+    return Noisy(unit, SpeedOf(unit.candidate));
+  });
+  const v1::Job job = Submit(Request("r1"));
+  Watch(job.id());
+  const v1::Job ended = GetJob(job.id());
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(ended.best_variant_id().empty());
+  EXPECT_EQ(ended.verdict_counts().at("AMBIGUOUS"), static_cast<int>(confirmed.size()));
+  EXPECT_FALSE(confirmed.empty());
+  for (const auto& [block, times] : confirmed) EXPECT_EQ(times, 2) << block;
+}
+
 // Three contenders: the first goes at once, the other two wait for its end, and then the slower
 // one, which came before, needs no confirmation any more.
 TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {

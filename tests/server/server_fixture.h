@@ -74,6 +74,17 @@ class ServerTest : public ::testing::Test {
     return {.result = MeasuredResult(unit, speed / SpeedOf(unit.denominator), speed / incumbent)};
   }
 
+  // Estimates far above the threshold, and blocks that disagree.
+  static FakeAnswer Noisy(const WorkUnit& unit, double ratio) {
+    UnitResult result = MeasuredResult(unit, ratio, ratio);
+    for (CaseMeasurement& one : result.measurement->cases) {
+      for (std::size_t i = 0; i < one.block_log_ratios.size(); ++i) {
+        one.block_log_ratios[i] += i % 2 == 0 ? 3 : -3;
+      }
+    }
+    return {.result = std::move(result)};
+  }
+
   v1::SubmitJobRequest Request(const std::string& request_id) {
     v1::SubmitJobRequest request;
     request.set_request_id(request_id);
