@@ -54,7 +54,7 @@ struct TokenCost {
   double usd = 0;
 };
 TokenCost UpperBound(const ModelSpec& model, const LlmRequest& request);
-// What an answer cost by its usage, `bound` where that is more, and never less than what its visible
+// What an answer cost by its usage, never more than `bound`, and never less than what its visible
 // bytes must have taken: a server that reports nothing, or lies, changes no budget by much.
 TokenCost CostOf(const ModelSpec& model, const LlmRequest& request, const LlmReply& reply,
                  const TokenCost& bound);
