@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "agent/conversation.h"
 #include "agent/counter_diagnosis.h"
 #include "agent/feedback.h"
 #include "agent/tuner.h"
@@ -24,6 +25,8 @@ constexpr int kMaxDuplicates = 3;  // Of one conversation.
 constexpr int kMaxProse = 2;       // Answers without a tool call in one conversation.
 constexpr double kRegression = 0.99;
 constexpr int kFitBatch = 4;
+constexpr std::size_t kMaxRationaleBytes = 4'000;
+constexpr char kNoRoom[] = "the model's context is too short: not even a question fits into it";
 constexpr std::size_t kMaxDiagnoses = 100;  // Kept in memory.
 
 // Verdicts that a repair may mend.
@@ -53,16 +56,6 @@ std::string ArgumentText(const json& arguments, const char* name) {
 
 LlmToolResult Result(const LlmToolCall& call, const std::string& text, bool is_error = false) {
   return {call.id, CutText(text, kToolResultBytes), is_error};
-}
-
-std::size_t ConversationBytes(const LlmRequest& request) {
-  std::size_t bytes = request.system.size();
-  for (const LlmMessage& message : request.messages) {
-    bytes += message.text.size();
-    for (const LlmToolCall& call : message.calls) bytes += call.raw_input.size();
-    for (const LlmToolResult& result : message.results) bytes += result.text.size();
-  }
-  return bytes;
 }
 
 // What a failed tool call is told.
@@ -111,12 +104,16 @@ AgentLoop::AgentLoop(PromptContext context, KernelSpec denominator, LoopHost& ho
 absl::Status AgentLoop::Run(std::stop_token stop) {
   while (!stop.stop_requested()) {
     ++rounds_;
+    recalled_ = false;
     const absl::Status round = Round(stop);
     if (absl::IsAborted(round)) {
       reason_ = StatusText(round);
       return absl::OkStatus();
     }
     FETTLE_RETURN_IF_ERROR(round);
+    if (failed_rounds_ >= options_.max_failed_rounds && recalled_) {
+      failed_rounds_ = 0;  // An earlier run ended here, and the job was resumed.
+    }
     if (failed_rounds_ >= options_.max_failed_rounds) {
       reason_ =
           fmt::format("the model gave nothing usable in {} rounds in a row; the last time: {}",
@@ -125,6 +122,13 @@ absl::Status AgentLoop::Run(std::stop_token stop) {
     }
   }
   return absl::CancelledError("the loop was stopped");
+}
+
+absl::StatusOr<LlmReply> AgentLoop::Ask(ModelRole role, const LlmRequest& request,
+                                        const std::stop_token& stop) {
+  absl::StatusOr<LlmReply> reply = host_.Ask(role, request, stop);
+  recalled_ = host_.recalled();
+  return reply;
 }
 
 absl::StatusOr<KernelSpec> AgentLoop::KernelOf(const TreeNode& node) {
@@ -244,11 +248,15 @@ absl::StatusOr<std::optional<ModelPlan>> AgentLoop::Plan(const SearchTree::Choic
   request.max_output_tokens = options_.max_output_tokens;
   std::string problem;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply, host_.Ask(ModelRole::kPlanner, request, stop));
+    if (!FitConversation(request, options_.max_conversation_bytes)) {
+      problem = kNoRoom;
+      break;
+    }
+    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply, Ask(ModelRole::kPlanner, request, stop));
     last_plan_ = {{"request", ToJson(request)}, {"reply", ToJson(reply)}};
     for (const LlmToolCall& call : reply.calls) {
       ModelPlan plan;
-      plan.bottleneck = ArgumentText(call.input, "bottleneck");
+      plan.bottleneck = CutText(ArgumentText(call.input, "bottleneck"), kReasonBytes);
       plan.technique = CutText(ArgumentText(call.input, "technique"), 80);
       plan.change = ArgumentText(call.input, "change");
       if (call.name != "plan" || plan.change.empty() || plan.technique.empty()) continue;
@@ -288,12 +296,11 @@ absl::Status AgentLoop::Write(Conversation& talk, std::stop_token stop) {
       {.text = WritePrompt(talk.parent_kernel, talk.plan, options_.max_turns, context_.share),
        .cache_mark = true});
   for (int turn = 0; turn < options_.max_turns && !talk.over; ++turn) {
-    if (ConversationBytes(talk.request) > options_.max_conversation_bytes) {
-      talk.failure = "the conversation grew too long";
+    if (!FitConversation(talk.request, options_.max_conversation_bytes)) {
+      talk.failure = kNoRoom;
       return absl::OkStatus();
     }
-    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply,
-                            host_.Ask(ModelRole::kWriter, talk.request, stop));
+    FETTLE_ASSIGN_OR_RETURN(const LlmReply reply, Ask(ModelRole::kWriter, talk.request, stop));
     if (reply.stop == LlmReply::Stop::kRefusal) {
       talk.failure = "the model refused to write it";
       return absl::OkStatus();
@@ -465,7 +472,7 @@ absl::StatusOr<LlmToolResult> AgentLoop::Propose(Conversation& talk, const LlmTo
   proposal.values = kernel.values;
   proposal.parent = talk.parent->digest;
   proposal.technique = talk.plan.technique;
-  proposal.rationale = ArgumentText(call.input, "rationale");
+  proposal.rationale = CutText(ArgumentText(call.input, "rationale"), kMaxRationaleBytes);
   FETTLE_ASSIGN_OR_RETURN(const std::vector<Attempt> attempts,
                           host_.Evaluate({proposal}, Transcript(talk), stop));
   const Attempt& attempt = attempts.front();

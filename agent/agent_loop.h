@@ -24,12 +24,12 @@ namespace fettle {
 struct LoopOptions {
   std::uint64_t seed = 1;
   std::int64_t max_output_tokens = 16'000;
-  std::size_t max_conversation_bytes = 120'000;
-  bool counters = true;       // Of parents on a GPU, where its profiler works.
-  int max_turns = 10;         // Answers of the writer in one round.
-  int max_calls = 4;          // Tool calls that count in one answer.
-  int max_repairs = 3;        // Of one change, after a failure.
-  int max_slow_repairs = 1;   // After a regression.
+  std::size_t max_conversation_bytes = 120'000;  // Of a request as it is sent; RequestBytes.
+  bool counters = true;                          // Of parents on a GPU, where its profiler works.
+  int max_turns = 10;                            // Answers of the writer in one round.
+  int max_calls = 4;                             // Tool calls that count in one answer.
+  int max_repairs = 3;                           // Of one change, after a failure.
+  int max_slow_repairs = 1;                      // After a regression.
   int max_failed_rounds = 8;  // In a row without a judged candidate; then the loop ends.
   std::int64_t fit = 0;       // Values of a proposal's tunables that the tuner tries; 0: none.
   TreeOptions tree;
@@ -68,6 +68,8 @@ class AgentLoop {
   };
 
   absl::Status Round(std::stop_token stop);
+  absl::StatusOr<LlmReply> Ask(ModelRole role, const LlmRequest& request,
+                               const std::stop_token& stop);
   absl::StatusOr<KernelSpec> KernelOf(const TreeNode& node);
   absl::StatusOr<Diagnosis> DiagnosisOf(const TreeNode& node, const KernelSpec& kernel,
                                         std::stop_token stop);
@@ -109,6 +111,7 @@ class AgentLoop {
   nlohmann::json last_plan_;  // Question and answer, for the transcript.
   int rounds_ = 0;
   int failed_rounds_ = 0;
+  bool recalled_ = false;  // The last answer of this round is of an earlier run.
   std::string last_failure_;
   std::string reason_;
 };

@@ -39,6 +39,8 @@ class LoopHost {
   // errors as LlmClient::Complete, after retries.
   virtual absl::StatusOr<LlmReply> Ask(ModelRole role, const LlmRequest& request,
                                        std::stop_token stop) = 0;
+  // Whether the last answer of Ask was one of an earlier run.
+  virtual bool recalled() const = 0;
   // Evaluates once, outside the candidates. `mode`: compile, check, bugs, measure, counters (one
   // call under the vendor's profiler). kUnavailable: no worker can.
   virtual absl::StatusOr<UnitResult> Try(const KernelSpec& kernel, const std::string& mode,

@@ -100,21 +100,6 @@ std::int64_t BytesOf(const LlmReply& reply) {
 
 }  // namespace
 
-absl::StatusOr<std::string> UsableKey(const std::string& model, std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\f\v";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) {
-    return absl::InvalidArgumentError(fmt::format("model {}: the key is empty", model));
-  }
-  text = text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-  if (!IsPrintable(text)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "model {}: the key holds control characters, as of several lines; it must be one line",
-        model));
-  }
-  return std::string(text);
-}
-
 absl::StatusOr<ModelSpec> ModelCatalog::Find(const std::string& name) const {
   const auto found = models.find(name.empty() ? default_model : name);
   if (found != models.end()) return found->second;

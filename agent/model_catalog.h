@@ -48,10 +48,6 @@ absl::StatusOr<ModelCatalog> ParseModelCatalog(std::string_view json_text);
 // The bundled one, with the entries of `path` over it (empty: none).
 absl::StatusOr<ModelCatalog> LoadModelCatalog(const std::string& path);
 
-// A key as it is sent: without the white space around it that files and variables often have.
-// kInvalidArgument, without the key: it is empty or holds control characters.
-absl::StatusOr<std::string> UsableKey(const std::string& model, std::string_view text);
-
 // What a request can cost at most: no token is shorter than a byte, and output is limited.
 struct TokenCost {
   std::int64_t tokens = 0;
@@ -59,8 +55,7 @@ struct TokenCost {
 };
 TokenCost UpperBound(const ModelSpec& model, const LlmRequest& request);
 // What an answer cost by its usage, never more than `bound`, and never less than what its visible
-// bytes must have taken: a server that reports nothing, or lies, changes no budget by much. One
-// that reports more than `bound` holds is charged `bound`.
+// bytes must have taken: a server that reports nothing, or lies, changes no budget by much.
 TokenCost CostOf(const ModelSpec& model, const LlmRequest& request, const LlmReply& reply,
                  const TokenCost& bound);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <absl/status/statusor.h>
 
@@ -10,19 +11,23 @@
 
 namespace fettle {
 
-// The limits of a job; 0 leaves one open, and of the candidates a negative number.
+// The limits of a job; kOpen leaves one open. On the wire 0 does, so that a 0 that somebody typed
+// is refused: it would mean the opposite of what it says.
 struct BudgetFlags {
-  std::int64_t candidates = -1;
-  double minutes = 0;
-  double gpu_seconds = 0;
-  std::int64_t tokens = 0;
-  double usd = 0;
+  static constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::min();
+  std::int64_t candidates = kOpen;
+  double minutes = static_cast<double>(kOpen);
+  double gpu_seconds = static_cast<double>(kOpen);
+  std::int64_t tokens = kOpen;
+  double usd = static_cast<double>(kOpen);
 
   void Declare(FlagSet& flags);
   bool empty() const {
-    return candidates < 0 && minutes == 0 && gpu_seconds == 0 && tokens == 0 && usd == 0;
+    const BudgetFlags open;
+    return candidates == kOpen && minutes == open.minutes && gpu_seconds == open.gpu_seconds &&
+           tokens == kOpen && usd == open.usd;
   }
-  // kInvalidArgument: a negative limit, or no candidates at all.
+  // kInvalidArgument names the limit that is 0, negative or no number.
   absl::StatusOr<v1::Budget> ToWire() const;
 };
 

@@ -29,6 +29,12 @@ void WriteAll(std::string text) {
   }
 }
 
+// Whether anybody reads what is written.
+bool Listening() {
+  pollfd out{STDOUT_FILENO, 0, 0};
+  return poll(&out, 1, 0) <= 0 || (out.revents & (POLLERR | POLLHUP)) == 0;
+}
+
 class McpCommand final : public Subcommand {
  public:
   std::string name() const override { return "mcp"; }
@@ -74,6 +80,11 @@ class McpCommand final : public Subcommand {
         skipping = true;
         buffer.clear();
       }
+    }
+    if (!skipping && !buffer.empty()) session.Handle(buffer);  // A last line without its end.
+    // The client may wait for what it asked before it closed its end.
+    while (!context.stop.stop_requested() && Listening() &&
+           !session.DrainFor(std::chrono::milliseconds(kPollMs))) {
     }
     return ExitCode::kOk;
   }

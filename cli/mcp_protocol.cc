@@ -50,12 +50,19 @@ McpSession::~McpSession() {
   calls.clear();  // Joins.
 }
 
+bool McpSession::AllDone() const {
+  return std::all_of(calls_.begin(), calls_.end(),
+                     [](const auto& entry) { return entry.second.done; });
+}
+
 void McpSession::Drain() {
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] {
-    return std::all_of(calls_.begin(), calls_.end(),
-                       [](const auto& entry) { return entry.second.done; });
-  });
+  ended_.wait(lock, [this] { return AllDone(); });
+}
+
+bool McpSession::DrainFor(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return ended_.wait_for(lock, limit, [this] { return AllDone(); });
 }
 
 void McpSession::Send(const json& message) {

@@ -4,6 +4,7 @@
 // The Model Context Protocol over a byte stream, one JSON-RPC message a line: revision 2026-07-28
 // (every request carries its version; server/discover) and the one before, 2025-11-25 (initialize).
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -58,6 +59,8 @@ class McpSession {
   void Handle(std::string_view line);
   // Waits until every call has been answered.
   void Drain();
+  // The same, so long at most; false: some are under way.
+  bool DrainFor(std::chrono::milliseconds limit);
 
  private:
   struct Call {
@@ -76,6 +79,7 @@ class McpSession {
   void Initialize(const nlohmann::json& id, const nlohmann::json& params);
   void StartCall(const nlohmann::json& id, const nlohmann::json& params, bool modern);
   void Reap();
+  bool AllDone() const;  // Needs mutex_.
   nlohmann::json ServerInfo() const;
 
   McpTools& tools_;

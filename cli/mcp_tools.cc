@@ -164,6 +164,7 @@ constexpr NamedAction kActions[] = {
     {"job_ended", "stop: the job has ended"},
     {"job_not_started", "try again in some seconds"},
     {"budget_spent", "stop: the budget is spent"},
+    {"budget_reserved", "wait for a verdict, then try again"},
     {"too_many_waiting", "wait for a verdict first"},
     {"tries_spent", "propose instead of trying"},
     {"wrong_proposer", "the job takes no proposals from outside"},

@@ -2,12 +2,57 @@
 #include "cli/parse.h"
 
 #include <algorithm>
+#include <memory>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 namespace fettle {
 namespace {
+
+constexpr std::size_t kHelpColumns = 80;
+constexpr std::size_t kNameColumns = 34;
+
+// Lines of at most `columns`, broken between words; a longer word stands alone.
+std::string Wrapped(const std::string& text, std::size_t columns) {
+  std::string out;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::size_t cut = end;
+    if (end - begin > columns) {
+      cut = text.rfind(' ', begin + columns);
+      if (cut == std::string::npos || cut <= begin) cut = std::min(text.find(' ', begin), end);
+    }
+    out.append(text, begin, cut - begin);
+    begin = cut + 1;
+    if (cut < text.size()) out += '\n';
+  }
+  return out;
+}
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kNameColumns); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrapped(CLI::Formatter::make_option_desc(option), kHelpColumns - kNameColumns);
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::stringstream out;
+    CLI::detail::format_help(out, command->get_name(),
+                             Wrapped(command->get_description(), kHelpColumns - kNameColumns),
+                             kNameColumns);
+    return out.str();
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return Wrapped(CLI::Formatter::make_description(app), kHelpColumns);
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    const std::string footer = app->get_footer();
+    return footer.empty() ? "" : Wrapped(footer, kHelpColumns) + "\n";
+  }
+};
 
 CLI::Option* AddItem(CLI::App& app, const FlagSet::Item& item) {
   const std::string name = item.alias.empty() ? item.name : item.alias + "," + item.name;
@@ -32,6 +77,13 @@ CLI::Option* AddItem(CLI::App& app, const FlagSet::Item& item) {
   return option;
 }
 
+// `fettle help COMMAND` is `fettle COMMAND --help`.
+std::vector<std::string> WithoutHelpCommand(const std::vector<std::string>& typed) {
+  if (typed.empty() || typed[0] != "help") return typed;
+  if (typed.size() == 1) return {"--help"};
+  return {typed[1], "--help"};
+}
+
 // CLI11's own message, in this project's form.
 std::string Complaint(const CLI::ParseError& error, const std::string& command) {
   std::string message = error.what();
@@ -50,15 +102,15 @@ std::string Complaint(const CLI::ParseError& error, const std::string& command) 
 
 absl::StatusOr<ParsedCommand> ParseCommandLine(
     const std::vector<std::unique_ptr<Subcommand>>& subcommands,
-    const std::vector<std::string>& arguments) {
+    const std::vector<std::string>& typed) {
+  const std::vector<std::string> arguments = WithoutHelpCommand(typed);
   CLI::App app("fettle: optimizes GPU kernels, and keeps what it can prove right and faster",
                "fettle");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormatter>());  // Subcommands inherit it.
   std::vector<CLI::App*> apps;
   for (const auto& subcommand : subcommands) {
     CLI::App* child = app.add_subcommand(subcommand->name(), subcommand->summary());
-    child->get_formatter()->column_width(34);
     FlagSet flags;
     subcommand->Declare(flags);
     for (const FlagSet::Item& item : flags.items()) AddItem(*child, item);

@@ -41,10 +41,15 @@ absl::StatusOr<std::int64_t> DeviceTime::Reserve(const std::string& id, int unit
   const std::int64_t free = Free();
   const std::int64_t least = std::max<std::int64_t>(units * longest_ms_, units);
   if (free < least) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the job's device time is spent: {} s left, of which {} s are reserved for what is under "
-        "way; one more may take {} s",
-        Seconds(budget_ms_ - spent_ms_), Seconds(budget_ms_ - spent_ms_ - free), Seconds(least)));
+    const std::int64_t left = budget_ms_ - spent_ms_;
+    const std::string figures = fmt::format(
+        "{} s left, of which {} s are reserved for what is under way; one more may take {} s",
+        Seconds(left), Seconds(left - free), Seconds(least));
+    if (left < least) {
+      return absl::ResourceExhaustedError("the job's device time is spent: " + figures);
+    }
+    return absl::UnavailableError("the job's device time is reserved: " + figures +
+                                  "; try again once that has ended");
   }
   return reserved_[id] = std::max(least, free / std::max<std::int64_t>(shares, 1));
 }

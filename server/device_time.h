@@ -27,7 +27,7 @@ class DeviceTime {
 
   // Reserves for `units` units that follow one another, under `id`: an equal share of what is free
   // where `shares` such requests are to be expected, at least `units` times the longest unit so
-  // far. Returns the reservation in ms; 0: no limit. kResourceExhausted says what is left.
+  // far. Returns it in ms; 0: no limit. kResourceExhausted: less is left; kUnavailable: reserved.
   absl::StatusOr<std::int64_t> Reserve(const std::string& id, int units, std::int64_t shares);
   // Requests of Reserve that what is free has room for; large without a limit.
   std::int64_t Room(int units) const;
@@ -70,7 +70,7 @@ class TryReservation {
   TryReservation(const TryReservation&) = delete;
   TryReservation& operator=(const TryReservation&) = delete;
 
-  // kResourceExhausted: there is no room for it.
+  // As DeviceTime::Reserve.
   absl::Status Reserve();
   std::int64_t cap_ms() const { return cap_ms_; }  // 0: no limit.
   // Of an attempt at it.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/digest.h"
+#include "core/json_text.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "server/limits.h"
@@ -30,8 +31,11 @@ absl::Status OverBudget(const char* what, double left, double needed) {
 LlmJournal::LlmJournal(Store& store, Clock& clock, std::string job_id)
     : store_(store), clock_(clock), job_id_(std::move(job_id)) {}
 
-std::string LlmJournal::DigestOf(const std::string& kind, const std::string& question) {
-  return Sha256Hex(kind + '\n' + question);
+JournalQuestion::JournalQuestion(std::string kind_of, json document)
+    : kind(std::move(kind_of)), text(Compact(document)) {
+  document.erase("model");
+  document.erase("max_output_tokens");
+  digest = Sha256Hex(kind + '\n' + Compact(document));
 }
 
 absl::Status LlmJournal::Load() {
@@ -48,49 +52,59 @@ absl::Status LlmJournal::Load() {
     after = rows.back().sequence;
     const std::lock_guard lock(mutex_);
     for (const AgentCallRow& row : rows) {
-      if (row.state == call_state::kAnswered) answers_[row.request_digest].push_back(row.sequence);
+      if (row.state == call_state::kAnswered || row.state == call_state::kFailed) {
+        outcomes_[row.request_digest].push_back(row.sequence);
+      }
     }
   }
 }
 
-absl::StatusOr<std::optional<json>> LlmJournal::Recall(const std::string& kind,
-                                                       const json& question) {
-  const std::string digest = DigestOf(kind, Compact(question));
-  std::int64_t sequence = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = answers_.find(digest);
-    if (found == answers_.end()) return std::optional<json>();
-    sequence = found->second.front();
-    found->second.pop_front();
-    if (found->second.empty()) answers_.erase(found);
+absl::StatusOr<std::optional<JournalOutcome>> LlmJournal::Recall(const JournalQuestion& question) {
+  while (true) {
+    std::int64_t sequence = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = outcomes_.find(question.digest);
+      if (found == outcomes_.end()) return std::optional<JournalOutcome>();
+      sequence = found->second.front();
+      found->second.pop_front();
+      if (found->second.empty()) outcomes_.erase(found);
+    }
+    AgentCallRow row;
+    FETTLE_RETURN_IF_ERROR(store_.Read([&](Connection& db) -> absl::Status {
+      FETTLE_ASSIGN_OR_RETURN(row, ReadAgentCall(db, job_id_, sequence));
+      return absl::OkStatus();
+    }));
+    const bool failed = row.state == call_state::kFailed;
+    if (failed && row.reply.empty()) continue;  // It was asked again.
+    JournalOutcome outcome;
+    outcome.answer = json::parse(row.reply, nullptr, /*allow_exceptions=*/false);
+    if (outcome.answer.is_discarded()) {
+      return absl::DataLossError(fmt::format("the stored answer {} is not JSON", sequence));
+    }
+    if (failed) {
+      outcome.failure =
+          absl::Status(static_cast<absl::StatusCode>(IntegerAt(outcome.answer, "failed_with")),
+                       TextAt(outcome.answer, "message"));
+      if (outcome.failure.ok()) continue;
+    }
+    return std::optional<JournalOutcome>(std::move(outcome));
   }
-  AgentCallRow row;
-  FETTLE_RETURN_IF_ERROR(store_.Read([&](Connection& db) -> absl::Status {
-    FETTLE_ASSIGN_OR_RETURN(row, ReadAgentCall(db, job_id_, sequence));
-    return absl::OkStatus();
-  }));
-  json answer = json::parse(row.reply, nullptr, /*allow_exceptions=*/false);
-  if (answer.is_discarded()) {
-    return absl::DataLossError(fmt::format("the stored answer {} is not JSON", sequence));
-  }
-  return std::optional<json>(std::move(answer));
 }
 
-absl::StatusOr<AgentCallRow> LlmJournal::Begin(const std::string& kind, const std::string& model,
-                                               const json& question, const TokenCost& bound,
+absl::StatusOr<AgentCallRow> LlmJournal::Begin(const JournalQuestion& question,
+                                               const std::string& model, const TokenCost& bound,
                                                std::int64_t device_ms) {
-  const std::string text = Compact(question);
   AgentCallRow row;
   row.job_id = job_id_;
-  row.kind = kind;
+  row.kind = question.kind;
   row.model = model;
-  row.request_digest = DigestOf(kind, text);
+  row.request_digest = question.digest;
   row.tokens = bound.tokens;
   row.usd = bound.usd;
   row.device_ms = device_ms;
   row.created_ns = clock_.NowNs();
-  row.request = text;
+  row.request = question.text;
   const absl::Status stored = Write([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(const std::optional<JobRow> job, FindJob(db, job_id_));
     if (!job.has_value()) return absl::NotFoundError("the job is gone");
@@ -156,8 +170,12 @@ void LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost&
   ended_.push_back(std::move(row));
 }
 
-absl::Status LlmJournal::Failed(AgentCallRow row, const absl::Status& why,
-                                const TokenCost& charged) {
+absl::Status LlmJournal::Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged,
+                                bool goes_on) {
+  if (goes_on) {
+    row.reply = Compact(
+        {{"failed_with", static_cast<int>(why.code())}, {"message", std::string(why.message())}});
+  }
   row.state = call_state::kFailed;
   row.error = CutText(StatusText(why), limits::kMaxErrorMessageBytes);
   row.tokens = charged.tokens;
@@ -176,12 +194,15 @@ JournaledClient::JournaledClient(LlmClient& inner, LlmJournal& journal, ModelSpe
 
 absl::StatusOr<LlmReply> JournaledClient::Complete(const LlmRequest& request,
                                                    std::stop_token stop) {
-  const json question = ToJson(request);
-  FETTLE_ASSIGN_OR_RETURN(const std::optional<json> recalled, journal_.Recall(kind_, question));
-  if (recalled.has_value()) return LlmReplyFromJson(*recalled);
+  const JournalQuestion question(kind_, ToJson(request));
+  FETTLE_ASSIGN_OR_RETURN(const std::optional<JournalOutcome> recalled, journal_.Recall(question));
+  recalled_ = recalled.has_value();
+  if (recalled.has_value()) {
+    if (!recalled->failure.ok()) return recalled->failure;
+    return LlmReplyFromJson(recalled->answer);
+  }
   const TokenCost bound = UpperBound(model_, request);
-  FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row,
-                          journal_.Begin(kind_, model_.name, question, bound));
+  FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row, journal_.Begin(question, model_.name, bound));
   settled_();  // Reserved.
   absl::StatusOr<LlmReply> reply = inner_.Complete(request, std::move(stop));
   absl::Status stored;
@@ -189,7 +210,10 @@ absl::StatusOr<LlmReply> JournaledClient::Complete(const LlmRequest& request,
     journal_.Answered(row, ToJson(*reply), CostOf(model_, request, *reply, bound), 0);
   } else {
     // What the provider refused costs nothing; an answer that broke off may have cost all.
-    stored = journal_.Failed(row, reply.status(), IsUnbilled(reply.status()) ? TokenCost() : bound);
+    // One that is too long is what it is, and the loop goes on; others are repeated, now or after a
+    // resume.
+    stored = journal_.Failed(row, reply.status(), IsUnbilled(reply.status()) ? TokenCost() : bound,
+                             /*goes_on=*/absl::IsOutOfRange(reply.status()));
   }
   settled_();
   if (!stored.ok()) return stored;

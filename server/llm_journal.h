@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -19,39 +20,53 @@
 
 namespace fettle {
 
+// What is asked outside. Found again by its kind and by what it says: not by the model that is
+// asked, nor by how long its answer may be, so that neither makes a paid answer worthless.
+struct JournalQuestion {
+  JournalQuestion(std::string kind, nlohmann::json document);
+
+  std::string kind, text, digest;
+};
+
+// How a call ended.
+struct JournalOutcome {
+  absl::Status failure;  // OK: it was answered.
+  nlohmann::json answer;
+};
+
 // A job's record of what was asked outside and what came back. Each call is stored, with its budget
 // reserved, before it is sent, and settled when it ends; calls in flight at a crash stay charged in
-// full. After a restart the answers that had arrived are handed out again, each once, to the same
+// full. After a restart the outcomes that had arrived are handed out again, each once, to the same
 // questions in the same order. Thread-safe.
 class LlmJournal {
  public:
   // `store` and `clock` outlive it.
   LlmJournal(Store& store, Clock& clock, std::string job_id);
 
-  // Reads the answers of an earlier run and gives up what was in flight then.
+  // Reads the outcomes of an earlier run and gives up what was in flight then.
   absl::Status Load();
 
-  // The stored answer to this question that was not handed out yet.
-  absl::StatusOr<std::optional<nlohmann::json>> Recall(const std::string& kind,
-                                                       const nlohmann::json& question);
+  // The stored outcome of this question that was not handed out yet: an answer, or a failure that
+  // the loop went on from.
+  absl::StatusOr<std::optional<JournalOutcome>> Recall(const JournalQuestion& question);
   // Stores a call that is about to be sent, charged at `bound` and `device_ms`. kAborted: the job's
   // budget of tokens or money does not allow it.
-  absl::StatusOr<AgentCallRow> Begin(const std::string& kind, const std::string& model,
-                                     const nlohmann::json& question, const TokenCost& bound,
-                                     std::int64_t device_ms = 0);
+  absl::StatusOr<AgentCallRow> Begin(const JournalQuestion& question, const std::string& model,
+                                     const TokenCost& bound, std::int64_t device_ms = 0);
   // An answer is stored with what the loop does next, in one transaction: by Begin, Failed or
   // Flush, whichever comes first.
   void Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
                 std::int64_t device_ms);
-  // `charged`: what an answer that never came in full is taken to have cost.
-  absl::Status Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged);
+  // `charged`: what an answer that never came in full is taken to have cost. `goes_on`: what is
+  // asked next depends on this failure, so that it is recalled; else the question is asked again.
+  absl::Status Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged,
+                      bool goes_on);
   // The conversation that a candidate came from; stored like an answer.
   void Transcript(std::string candidate_digest, std::string blob);
   // Stores what is not stored yet. To be called before anything that takes time.
   absl::Status Flush();
 
  private:
-  static std::string DigestOf(const std::string& kind, const std::string& question);
   // One transaction: what is waiting, then `body`.
   absl::Status Write(const std::function<absl::Status(Connection&)>& body);
 
@@ -59,8 +74,8 @@ class LlmJournal {
   Clock& clock_;
   const std::string job_id_;
   std::mutex mutex_;
-  // Answered calls by question, oldest first. Guarded by mutex_.
-  std::map<std::string, std::deque<std::int64_t>> answers_;
+  // Ended calls by question, oldest first. Guarded by mutex_.
+  std::map<std::string, std::deque<std::int64_t>> outcomes_;
   // Guarded by mutex_. Ended calls and transcripts that are not stored yet, oldest first.
   std::deque<AgentCallRow> ended_;
   std::deque<std::pair<std::string, std::string>> transcripts_;
@@ -75,6 +90,8 @@ class JournaledClient final : public LlmClient {
                   std::function<void()> settled);
   std::string_view provider() const override { return inner_.provider(); }
   absl::StatusOr<LlmReply> Complete(const LlmRequest& request, std::stop_token stop) override;
+  // Whether the last outcome of Complete was one of an earlier run.
+  bool recalled() const { return recalled_; }
 
  private:
   LlmClient& inner_;
@@ -82,6 +99,7 @@ class JournaledClient final : public LlmClient {
   const ModelSpec model_;
   const std::string kind_;
   const std::function<void()> settled_;
+  std::atomic<bool> recalled_ = false;
 };
 
 }  // namespace fettle

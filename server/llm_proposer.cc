@@ -13,6 +13,7 @@
 #include "agent/agent_data.h"
 #include "agent/feedback.h"
 #include "agent/llm/http_client.h"
+#include "agent/llm/secrets.h"
 #include "core/digest.h"
 #include "core/status_macros.h"
 #include "core/text.h"
@@ -40,11 +41,8 @@ constexpr double kLeastShare = 0.25;  // Of what prompts may hold; less says too
 // The key of a model, from the environment or a file of mode 0600.
 absl::StatusOr<std::string> KeyOf(const ModelSpec& model) {
   if (!model.key_file.empty()) {
-    FETTLE_ASSIGN_OR_RETURN(std::string key, ReadSecretFile(model.key_file));
-    while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back())) != 0) {
-      key.pop_back();
-    }
-    return key;
+    FETTLE_ASSIGN_OR_RETURN(const std::string key, ReadSecretFile(model.key_file));
+    return UsableKey(model.name, key);
   }
   if (model.key_env.empty()) return std::string();
   const char* value = std::getenv(model.key_env.c_str());
@@ -54,7 +52,7 @@ absl::StatusOr<std::string> KeyOf(const ModelSpec& model) {
                     "key_file in its models file",
                     model.name, model.key_env));
   }
-  return std::string(value);
+  return UsableKey(model.name, value);
 }
 
 absl::StatusOr<Recording> FindRecording(const std::string& name, const std::string& folder) {
@@ -259,6 +257,7 @@ absl::StatusOr<LlmReply> LlmProposer::Ask(ModelRole role, const LlmRequest& requ
   LlmRequest sent = request;
   sent.model = model.spec.model;
   absl::StatusOr<LlmReply> reply = model.outermost->Complete(sent, std::move(stop));
+  recalled_ = model.journaled != nullptr && model.journaled->recalled();
   if (setup_.recording.has_value() && absl::IsNotFound(reply.status())) {
     return absl::AbortedError(
         fmt::format("the replay of a recording is over ({})", setup_.recording->source));
@@ -270,13 +269,22 @@ absl::StatusOr<LlmReply> LlmProposer::Ask(ModelRole role, const LlmRequest& requ
   return reply;
 }
 
+// What the model does next depends on it.
+absl::Status LlmProposer::Unanswered(const JournalQuestion& question, const absl::Status& why) {
+  FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row, journal_.Begin(question, "", {}));
+  FETTLE_RETURN_IF_ERROR(journal_.Failed(row, why, {}, /*goes_on=*/true));
+  return why;
+}
+
 absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std::string& mode,
                                             std::stop_token stop) {
   const std::string digest = CandidateDigest(task_.digest(), target_.name, kernel, kernel.values);
-  const json question = {{"mode", mode}, {"candidate", digest}};
-  const std::string kind = "try/" + mode;
-  FETTLE_ASSIGN_OR_RETURN(const std::optional<json> recalled, journal_.Recall(kind, question));
-  if (recalled.has_value()) return UnitResultFromJson(*recalled);
+  const JournalQuestion question("try/" + mode, {{"mode", mode}, {"candidate", digest}});
+  FETTLE_ASSIGN_OR_RETURN(const std::optional<JournalOutcome> recalled, journal_.Recall(question));
+  if (recalled.has_value()) {
+    if (!recalled->failure.ok()) return recalled->failure;
+    return UnitResultFromJson(recalled->answer);
+  }
   FETTLE_ASSIGN_OR_RETURN(const JobRow job, Job());
   std::optional<TaskRow> task_row;
   FETTLE_RETURN_IF_ERROR(services_.store->Read([&](Connection& db) -> absl::Status {
@@ -302,16 +310,20 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
     unit.check_mode = true;
     unit.target = "cpu";
     if (job.target != "cpu") unit.device_model.clear();
-    if (!services_.dispatcher->ChecksOnCpu()) return errors::NoWorkerFor("cpu");
+    if (!services_.dispatcher->ChecksOnCpu()) {
+      return Unanswered(question, errors::NoWorkerFor("cpu"));
+    }
   }
   // Until the try has ended, or its worker says what a stopped one took.
   const auto reservation = std::make_shared<TryReservation>(services_.device_time);
   if (const absl::Status fits = reservation->Reserve(); !fits.ok()) {
-    return absl::AbortedError(StatusText(fits));  // Ends the loop.
+    // What is spent ends the loop; what is only reserved is told to the model.
+    if (!absl::IsUnavailable(fits)) return absl::AbortedError(StatusText(fits));
+    return Unanswered(question, fits);
   }
   unit.device_cap_ms = reservation->cap_ms();
   FETTLE_ASSIGN_OR_RETURN(const AgentCallRow row,
-                          journal_.Begin(kind, "", question, {}, reservation->cap_ms()));
+                          journal_.Begin(question, "", {}, reservation->cap_ms()));
   absl::StatusOr<UnitResult> result = RunUnit(
       *services_.dispatcher, std::move(unit), stop,
       [reservation, store = services_.store, job_id = row.job_id, sequence = row.sequence](
@@ -326,7 +338,9 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
         }
       });
   if (!result.ok()) {
-    FETTLE_RETURN_IF_ERROR(journal_.Failed(row, result.status(), {}));
+    const bool goes_on = !stop.stop_requested() && !absl::IsCancelled(result.status()) &&
+                         !absl::IsAborted(result.status());
+    FETTLE_RETURN_IF_ERROR(journal_.Failed(row, result.status(), {}, goes_on));
     return result.status();
   }
   if (result->verdict.has_value()) result->verdict = WithoutSecrets(*result->verdict);

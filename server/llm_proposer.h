@@ -52,6 +52,7 @@ class LlmProposer final : public Proposer, private LoopHost {
   // LoopHost, on the loop's thread.
   absl::StatusOr<LlmReply> Ask(ModelRole role, const LlmRequest& request,
                                std::stop_token stop) override;
+  bool recalled() const override { return recalled_; }
   absl::StatusOr<UnitResult> Try(const KernelSpec& kernel, const std::string& mode,
                                  std::stop_token stop) override;
   absl::StatusOr<std::vector<Attempt>> Evaluate(const std::vector<Proposal>& proposals,
@@ -61,7 +62,8 @@ class LlmProposer final : public Proposer, private LoopHost {
   void Note(const std::string& code, const std::string& text) override;
 
   struct Model {
-    std::unique_ptr<LlmClient> http, journaled, retrying;
+    std::unique_ptr<LlmClient> http, retrying;
+    std::unique_ptr<JournaledClient> journaled;  // Null: a replay.
     LlmClient* outermost = nullptr;
     ModelSpec spec;
   };
@@ -74,6 +76,8 @@ class LlmProposer final : public Proposer, private LoopHost {
                               const nlohmann::json& transcript);
   // Those of the candidates that are judged and stored.
   absl::StatusOr<std::set<std::string>> Judged(const std::vector<std::string>& digests) const;
+  // A try that could not be made: stored, so that it fails alike after a restart. Returns `why`.
+  absl::Status Unanswered(const JournalQuestion& question, const absl::Status& why);
   absl::StatusOr<Attempt> AttemptOf(const std::string& digest);
 
   const Setup setup_;
@@ -83,6 +87,7 @@ class LlmProposer final : public Proposer, private LoopHost {
   std::optional<HardwareCard> card_;
   LlmJournal journal_;
   Model planner_, writer_;
+  bool recalled_ = false;  // Of the loop's thread.
 
   mutable std::mutex mutex_;
   std::condition_variable_any judged_wake_;

@@ -80,7 +80,8 @@ absl::StatusOr<WorkUnit> ProposalsService::TryUnit(const v1::TryProposalRequest&
   }
   auto reservation = std::make_shared<TryReservation>(time);
   if (absl::Status fits = reservation->Reserve(); !fits.ok()) {
-    return WithErrorCode(std::move(fits), "budget_spent");
+    const bool spent = absl::IsResourceExhausted(fits);
+    return WithErrorCode(std::move(fits), spent ? "budget_spent" : "budget_reserved");
   }
   if (tries >= kMaxTries) {
     return WithErrorCode(

@@ -88,14 +88,12 @@ struct LlmReply {
 //   kDeadlineExceeded    a limit passed
 //   kCancelled           `stop` was requested
 //   kFailedPrecondition  the server's certificate is not to be trusted
-//   kInvalidArgument     400, 413, 422: the provider rejects the request; or 200 with something
-//   else
-//                        than an answer; repeating it is useless
+//   kInvalidArgument     400, 413, 422, or 200 with no answer: repeating it is useless
 //   kOutOfRange          the answer is longer than kMaxAnswerBytes, all its fields together
 //   kDataLoss            the stream ended before the answer did, or is not the protocol
 //
-// kResourceExhausted and kUnavailable may carry a wait in RetryAfter(status). Neither a message nor
-// an answer holds a key, also where the server repeats it.
+// kResourceExhausted and kUnavailable may carry a wait in RetryAfter(status). No message and no
+// answer holds a key.
 class LlmClient {
  public:
   virtual ~LlmClient() = default;

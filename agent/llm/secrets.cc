@@ -6,6 +6,7 @@
 
 #include <absl/strings/cord.h>
 #include <absl/strings/string_view.h>
+#include <fmt/format.h>
 
 #include "core/text.h"
 
@@ -68,6 +69,22 @@ bool Replace(json& value, const std::vector<std::string>& secrets) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> UsableKey(const std::string& model, std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\f\v";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format("model {}: the key is empty", model));
+  }
+  text = text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  if (!std::none_of(text.begin(), text.end(),
+                    [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
+    return absl::InvalidArgumentError(fmt::format(
+        "model {}: the key holds control characters, as of several lines; it must be one line",
+        model));
+  }
+  return std::string(text);
+}
 
 Secrets::Secrets(const std::string& key,
                  const std::vector<std::pair<std::string, std::string>>& headers) {

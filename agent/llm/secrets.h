@@ -2,14 +2,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "agent/llm/llm_client.h"
 
 namespace fettle {
+
+// A key as it is sent: without the white space around it that files and variables often have.
+// `model` is named in messages. kInvalidArgument, without the key: it is empty or holds control
+// characters.
+absl::StatusOr<std::string> UsableKey(const std::string& model, std::string_view text);
 
 // What only a provider may see: the key, and the values of further headers. Some servers repeat
 // it; it is replaced by "(the key)" before anything is stored, shown or sent again. Values shorter

@@ -8,8 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/conversation.h"
 #include "agent/counter_diagnosis.h"
+#include "agent/llm/provider.h"
 #include "core/status_macros.h"
+#include "core/text.h"
 #include "tests/fakes/fake_loop_host.h"
 #include "tests/fakes/scale_task.h"
 
@@ -52,6 +55,7 @@ class AgentLoopTest : public ::testing::Test {
           return next;
         });
     host_->counters = counters_;
+    host_->recalled_calls = recalled_;
     loop_ = std::make_unique<AgentLoop>(context_, task_->baseline(), *host_, options);
     return loop_->Run({});
   }
@@ -62,6 +66,7 @@ class AgentLoopTest : public ::testing::Test {
   std::deque<absl::StatusOr<LlmReply>> answers_;
   std::vector<ModelRole> roles_;
   json counters_;
+  std::size_t recalled_ = 0;
   std::unique_ptr<FakeLoopHost> host_;
   std::unique_ptr<AgentLoop> loop_;
 };
@@ -251,6 +256,97 @@ TEST_F(AgentLoopTest, AnswersThatAreNoUseEndTheLoopWithAReason) {
     }
     ASSERT_TRUE(Run(planned, options).ok());
     EXPECT_THAT(loop_->reason(), HasSubstr("rounds in a row"));
+  }
+}
+
+// Whatever a model answers, no request is longer than promised, for any role and in any provider's
+// form; no call stays without its result, and what is signed stays whole or goes.
+TEST_F(AgentLoopTest, NoRequestIsLongerThanItsBound) {
+  LlmReply prose;
+  prose.text = std::string(900'000, 'x');
+  LlmReply quoted = Propose("broken " + std::string(20'000, '"'));
+  quoted.calls[0].name = "compile";
+  LlmReply named = CallReply(std::string(800'000, 'n'), json::object());
+  LlmReply ids = CallReply("compile", {{"source", 7}});
+  ids.calls[0].id = std::string(500'000, 'i');
+  LlmReply many = CallReply("read_card", json::object());
+  many.calls.resize(4'000, many.calls[0]);
+  LlmReply signed_turn = CallReply("read_card", {{"topic", "memory"}});
+  signed_turn.raw = {
+      {{"type", "thinking"}, {"thinking", std::string(30'000, 't')}, {"signature", "s"}},
+      {{"type", "tool_use"},
+       {"id", "c1"},
+       {"name", "read_card"},
+       {"input", {{"topic", "memory"}}}}};
+  LlmReply hidden = signed_turn;
+  hidden.raw[0]["signature"] = std::string(700'000, 's');
+  for (const std::size_t most : {std::size_t{120'000}, std::size_t{49'000}}) {
+    for (const LlmReply& reply : {prose, quoted, named, ids, many, signed_turn, hidden}) {
+      LoopOptions options;
+      options.max_conversation_bytes = most;
+      std::vector<absl::StatusOr<LlmReply>> answers = {reply, PlanReply("a")};
+      for (int i = 0; i < 9; ++i) answers.push_back(reply);
+      answers.push_back(Propose("speed 1.2"));
+      ASSERT_TRUE(Run(answers, options).ok());
+      EXPECT_GE(host_->asked.size(), 4U);
+      for (const LlmRequest& asked : host_->asked) {
+        for (const auto& provider : {AnthropicProvider(), OpenAiProvider("max_tokens")}) {
+          EXPECT_LE(provider->Body(asked).dump(-1, ' ', false, kReplaceInvalid).size(), most);
+        }
+        EXPECT_EQ(asked.messages.size() % 2, 1U);
+        for (std::size_t i = 0; i < asked.messages.size(); ++i) {
+          EXPECT_EQ(asked.messages[i].role == LlmMessage::Role::kAssistant, i % 2 == 1);
+          if (i % 2 == 0) continue;
+          const LlmMessage& turn = asked.messages[i];
+          EXPECT_EQ(turn.calls.size(), asked.messages[i + 1].results.size());
+          for (std::size_t k = 0; k < turn.calls.size(); ++k) {
+            EXPECT_EQ(turn.calls[k].id, asked.messages[i + 1].results[k].id);
+          }
+          EXPECT_TRUE(turn.raw.is_null() || turn.raw == reply.raw);
+        }
+      }
+    }
+  }
+}
+
+// The writer goes on after an answer that is too long to be kept.
+TEST_F(AgentLoopTest, AnAnswerTooLongToKeepIsToldAndTheRoundGoesOn) {
+  ASSERT_TRUE(
+      Run({PlanReply("a"), CallReply("compile", {{"source", Source(std::string(300'000, 'b'))}}),
+           Propose("speed 1.4")})
+          .ok());
+  ASSERT_EQ(host_->evaluated.size(), 1U);
+  EXPECT_THAT(host_->asked[2].messages[1].text, HasSubstr("too long to be repeated"));
+  EXPECT_THAT(host_->asked[2].messages[2].text, HasSubstr("passed"));  // What came of the call.
+  EXPECT_NEAR(loop_->tree().best().ratio, 1.41, 1e-9);
+}
+
+TEST_F(AgentLoopTest, AContextTooShortForAnyQuestionEndsTheLoopWithThat) {
+  LoopOptions options;
+  options.max_conversation_bytes = 3'000;
+  ASSERT_TRUE(Run({PlanReply("a")}, options).ok());
+  EXPECT_THAT(loop_->reason(), HasSubstr("context is too short"));
+  EXPECT_TRUE(host_->asked.empty());
+}
+
+// A job that ended with a useless model and is resumed gives it as many rounds again; one whose
+// server died in between does not.
+TEST_F(AgentLoopTest, AResumeCountsUselessRoundsAnew) {
+  LoopOptions options;
+  options.max_failed_rounds = 3;
+  LlmReply prose;
+  prose.text = "no";
+  const std::vector<absl::StatusOr<LlmReply>> answers(40, prose);
+  ASSERT_TRUE(Run(answers, options).ok());
+  EXPECT_EQ(loop_->rounds(), 3);
+  const std::size_t calls = host_->asked.size();
+  for (const auto& [recalled, rounds] :
+       {std::pair<std::size_t, int>{calls, 6}, std::pair<std::size_t, int>{2 * calls, 9},
+        std::pair<std::size_t, int>{calls - 1, 3}}) {
+    recalled_ = recalled;
+    ASSERT_TRUE(Run(answers, options).ok());
+    EXPECT_EQ(loop_->rounds(), rounds) << recalled;
+    EXPECT_THAT(loop_->reason(), HasSubstr("3 rounds in a row"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/agent_data.h"
+#include "agent/llm/secrets.h"
 #include "agent/recording.h"
 #include "core/status_macros.h"
 #include "core/target.h"
@@ -77,7 +78,7 @@ TEST(ModelCatalog, MistakesAreNamed) {
   EXPECT_TRUE(absl::IsNotFound(LoadModelCatalog("/no/such/file").status()));
 }
 
-TEST(ModelCatalog, AKeyIsOneLineWithoutSpaceAroundIt) {
+TEST(Secrets, AKeyIsOneLineWithoutSpaceAroundIt) {
   EXPECT_EQ(*UsableKey("m", "sk-1"), "sk-1");
   EXPECT_EQ(*UsableKey("m", " \tsk-1 2\r\n"), "sk-1 2");
   for (const char* bad : {"", " \n", "sk-1\nx-other: y", "sk\001-1", "sk-1\177"}) {

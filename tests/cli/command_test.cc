@@ -179,10 +179,48 @@ TEST_F(Command, CompileAcceptsAndRejects) {
   EXPECT_EQ(Run("compile none.cu").code, 2);
 }
 
-TEST_F(Command, RefusesABudgetOfNoCandidates) {
-  const Outcome none = Run("submit " FETTLE_SOURCE_DIR "/tasks/layernorm --candidates 0");
-  EXPECT_NE(none.code, 0);
-  EXPECT_THAT(none.err, HasSubstr("--candidates: 0 would try nothing; give at least 1"));
+// On the wire 0 is no limit: who types it means the opposite.
+TEST_F(Command, RefusesABudgetOfNothing) {
+  for (const auto& [flag, says] :
+       {std::pair{"--candidates", "0 would try nothing; give at least 1"},
+        std::pair{"--tokens", "0 would ask no model"}, std::pair{"--usd", "0 would ask no model"},
+        std::pair{"--minutes", "0 would end at once"},
+        std::pair{"--gpu-seconds", "0 would run nothing"}}) {
+    for (const std::string command :
+         {"submit " FETTLE_SOURCE_DIR "/tasks/layernorm", "resume job"}) {
+      const Outcome none = Run(command + " " + flag + " 0");
+      EXPECT_NE(none.code, 0);
+      EXPECT_THAT(none.err, HasSubstr(std::string(flag) + ": " + says));
+      const Outcome negative = Run(command + " " + flag + " -1");
+      EXPECT_NE(negative.code, 0);
+      EXPECT_THAT(negative.err, HasSubstr(std::string(flag) + ": the limit is negative"));
+    }
+  }
+  const Outcome tiny = Run("resume job --gpu-seconds 0.0001");
+  EXPECT_THAT(tiny.err, HasSubstr("--gpu-seconds: 0.0001 is less than can be measured"));
+}
+
+TEST_F(Command, HelpFitsATerminalOfEightyColumns) {
+  for (const char* command :
+       {"", "serve", "worker", "submit", "propose", "resume", "mcp", "export"}) {
+    std::istringstream help(Run(std::string(command) + " --help").out);
+    int lines = 0;
+    for (std::string line; std::getline(help, line); ++lines) {
+      EXPECT_LE(line.size(), 80U) << command << ": " << line;
+    }
+    EXPECT_GT(lines, 5) << command;
+  }
+}
+
+TEST_F(Command, HelpOfACommandIsItsHelp) {
+  const Outcome submit = Run("help submit");
+  EXPECT_EQ(submit.code, 0) << submit.err;
+  EXPECT_EQ(submit.out, Run("submit --help").out);
+  EXPECT_THAT(submit.out, HasSubstr("--candidates"));
+  EXPECT_EQ(Run("help").out, Run("--help").out);
+  const Outcome none = Run("help nonsense");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("no command named nonsense"));
 }
 
 TEST_F(Command, SaysItselfWhatIsWrongWithACertificate) {

@@ -66,6 +66,15 @@ class McpProtocol : public ::testing::Test {
                       }};
 };
 
+TEST_F(McpProtocol, WaitsSoLongForWhatIsUnderWay) {
+  EXPECT_TRUE(session_.DrainFor(std::chrono::milliseconds(0)));
+  Request(1, "tools/call", {{"name", "hold"}, {"_meta", Meta()}});
+  tools_.held.wait();
+  EXPECT_FALSE(session_.DrainFor(std::chrono::milliseconds(1)));
+  Send({{"jsonrpc", "2.0"}, {"method", "notifications/cancelled"}, {"params", {{"requestId", 1}}}});
+  EXPECT_TRUE(session_.DrainFor(std::chrono::minutes(1)));
+}
+
 TEST_F(McpProtocol, TheCurrentRevisionNeedsNoHandshake) {
   Request(1, "server/discover", {{"_meta", Meta()}});
   json answer = Answer();

@@ -170,6 +170,21 @@ class External(unittest.TestCase):
     def test_the_revision_before(self):
         self.drive(modern=False)
 
+    def test_what_is_under_way_is_answered_at_the_end_of_the_input(self):
+        self.fettle.start()
+        client = McpClient(self.fettle, self.token(self.job()))
+        client.send({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {
+            "name": "try_kernel", "arguments": {"source": GOOD, "mode": "compile"},
+            "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                      "io.modelcontextprotocol/clientCapabilities": {}}}})
+        client.process.stdin.close()
+        self.assertEqual(client.process.wait(120), 0)
+        answer = client.messages.get(timeout=30)
+        self.assertEqual(answer["id"], 9)
+        self.assertTrue(answer["result"]["structuredContent"]["feedback"]["passed"], answer)
+        client.process.stdout.close()
+        client.process.stderr.close()
+
     def test_propose_by_script_and_over_a_crash(self):
         self.fettle.start()
         job = self.job(candidates=4)

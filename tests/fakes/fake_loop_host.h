@@ -25,6 +25,7 @@ class FakeLoopHost final : public LoopHost {
     asked.push_back(request);
     return script_(role, request);
   }
+  bool recalled() const override { return !asked.empty() && asked.size() <= recalled_calls; }
   absl::StatusOr<UnitResult> Try(const KernelSpec& kernel, const std::string& mode,
                                  std::stop_token) override {
     tried.push_back(mode);
@@ -111,6 +112,7 @@ class FakeLoopHost final : public LoopHost {
   }
 
   std::vector<LlmRequest> asked;
+  std::size_t recalled_calls = 0;  // So many answers are of an earlier run.
   std::vector<std::string> tried, notes;
   std::vector<std::string> counted;  // Sources of the tries with counters.
   std::vector<Proposal> evaluated;

@@ -231,9 +231,12 @@ TEST_P(LlmJobTest, AnInjectionIsDataAndItsKernelIsJudged) {
 TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
   Begin();
   // However a server counts: honestly, nothing at all, or absurdly much.
-  for (const std::int64_t reported :
-       {std::int64_t{1'000}, std::int64_t{0}, std::int64_t{1} << 60}) {
+  int honest = 0;
+  for (const std::int64_t reported : {std::int64_t{1'000}, std::int64_t{0},
+                                      std::int64_t{1'000'000'000'000}, std::int64_t{1} << 60}) {
+    asked_ = 0;
     model_.Respond([this, reported](const std::string& request) -> FakeHttpServer::Answer {
+      ++asked_;
       const json plan = {{"bottleneck", "b"}, {"technique", "t"}, {"change", "c"}};
       const json proposal = {{"source", ScaleTask(1)["kernel.cu"] +
                                             Tag(fmt::format("speed {}", 1 + 0.01 * ++proposed_))},
@@ -250,6 +253,13 @@ TEST_P(LlmJobTest, BudgetsOfTokensAndMoneyAreNeverExceeded) {
     EXPECT_THAT(tokens.message(), HasSubstr("budget of tokens is spent"));
     EXPECT_LE(tokens.spent().tokens(), 50'000);
     EXPECT_GT(tokens.spent().tokens(), 0);
+    // What is absurd is charged its reservation, some 12,000 tokens a call.
+    if (reported == 1'000) honest = asked_;
+    if (reported > 1'000) {
+      EXPECT_LE(asked_, 5);
+      EXPECT_GE(tokens.spent().tokens(), asked_ * 10'000);
+      EXPECT_GT(honest, 8);
+    }
     const v1::Job usd = Ended(Start([](auto& r) {
       r.mutable_budget()->set_candidates(1'000);
       r.mutable_budget()->set_usd(0.03);

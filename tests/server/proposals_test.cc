@@ -514,7 +514,8 @@ TEST_F(ProposalsTest, TriesReserveDeviceTimeBesideOneAnother) {
   }
   for (grpc::ClientContext& context : contexts) context.TryCancel();
   callers.clear();  // Joins.
-  EXPECT_EQ(ended[0].error_details(), "budget_spent") << ended[0].error_message();
+  EXPECT_EQ(ended[0].error_details(), "budget_reserved") << ended[0].error_message();
+  EXPECT_EQ(ended[0].error_code(), grpc::UNAVAILABLE);
   EXPECT_THAT(ended[0].error_message(), HasSubstr("0.025 s left"));
   EXPECT_EQ(ended[1].error_code(), grpc::CANCELLED);
   EXPECT_EQ(ended[2].error_code(), grpc::CANCELLED);
