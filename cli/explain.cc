@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -23,10 +24,13 @@ using nlohmann::json;
 // What measuring one reduced kernel beside the winner gave.
 struct Trial {
   bool works = false;  // It compiled, was right and was measured.
+  bool open = false;   // It was right, and the device too unsteady to measure it.
   std::string reason;  // Why it did not.
   double gain = 0;     // The winner's speed over it: what the change that went is worth.
   double low = 0, high = 0;
   json facts;  // Of its builds.
+
+  ChangeWorth worth() const { return open ? ChangeWorth::kUnclear : WorthOf(works, low, high); }
 };
 
 class ExplainCommand final : public Subcommand {
@@ -37,7 +41,8 @@ class ExplainCommand final : public Subcommand {
     return "Takes the changes between a variant and what it was measured against back, one at a\n"
            "time, verifies and measures what is left beside the variant on this machine, and "
            "drops\n"
-           "every change without which the gain stays. Prints the smallest diff that keeps it.";
+           "every change without which the gain stays. Prints the smallest diff that keeps it.\n"
+           "Exit code: 0 explained, 3 something could not be measured now (it stays).";
   }
   void Declare(FlagSet& flags) override {
     flags.Positional("VARIANT", &variant_, "variant id, or a bundle folder with one variant");
@@ -53,6 +58,9 @@ class ExplainCommand final : public Subcommand {
   absl::StatusOr<BundleFiles> Files();
   absl::StatusOr<Trial> Try(Context& context, LocalLab& lab, const Task& task, const WorkUnit& like,
                             const KernelUnderTest& winner, KernelUnderTest reduced);
+  absl::StatusOr<Trial> TryOnce(Context& context, LocalLab& lab, const Task& task,
+                                const WorkUnit& like, const KernelUnderTest& winner,
+                                KernelUnderTest reduced);
   ExitCode Report(Context& context, const std::vector<VariantChange>& changes,
                   const std::vector<Trial>& trials, const std::vector<bool>& kept,
                   const json& before, const json& after) const;
@@ -77,6 +85,13 @@ absl::StatusOr<BundleFiles> ExplainCommand::Files() {
 absl::StatusOr<Trial> ExplainCommand::Try(Context& context, LocalLab& lab, const Task& task,
                                           const WorkUnit& like, const KernelUnderTest& winner,
                                           KernelUnderTest reduced) {
+  FETTLE_ASSIGN_OR_RETURN(const Trial first, TryOnce(context, lab, task, like, winner, reduced));
+  return first.open ? TryOnce(context, lab, task, like, winner, std::move(reduced)) : first;
+}
+
+absl::StatusOr<Trial> ExplainCommand::TryOnce(Context& context, LocalLab& lab, const Task& task,
+                                              const WorkUnit& like, const KernelUnderTest& winner,
+                                              KernelUnderTest reduced) {
   WorkUnit unit = like;
   reduced.digest = CandidateDigest(task.digest(), like.target, reduced.kernel, reduced.values);
   unit.id = "explain-" + reduced.digest.substr(0, 16);
@@ -89,12 +104,18 @@ absl::StatusOr<Trial> ExplainCommand::Try(Context& context, LocalLab& lab, const
   trial.facts = json::array();
   for (const BuildRecord& build : result.builds) trial.facts.push_back(build.facts);
   if (result.verdict.has_value()) {
+    trial.open = NotMeasured(*result.verdict);
     trial.reason = fmt::format("{}: {}", std::string(VerdictName(result.verdict->verdict)),
                                result.verdict->message);
   } else if (!result.measurement.has_value()) {
     trial.reason = "it was not measured";
   } else {
     const Speedup speedup = SummarizeSpeedup(*result.measurement);
+    if (NotMeasured(speedup.verdict)) {
+      trial.open = true;
+      trial.reason = "UNMEASURABLE: " + speedup.verdict.message;
+      return trial;
+    }
     trial.works = true;
     // Measured as the reduced kernel over the winner.
     trial.gain = 1 / speedup.ratio;
@@ -136,8 +157,7 @@ absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
     without[i] = false;
     FETTLE_ASSIGN_OR_RETURN(trials[i], Try(context, lab, task, rerun.unit, winner,
                                            ApplyChanges(parent, winner, changes, without)));
-    if (WorthOf(trials[i].works, trials[i].low, trials[i].high) == ChangeWorth::kNotNeeded)
-      kept = without;
+    if (trials[i].worth() == ChangeWorth::kNotNeeded) kept = without;
   }
   // Facts of the parent itself, before, and of what is left, after.
   FETTLE_ASSIGN_OR_RETURN(const Trial before, Try(context, lab, task, rerun.unit, winner, parent));
@@ -155,16 +175,19 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
   json list = json::array();
   const Trial& whole = trials[changes.size()];
   const Trial& rest = trials[changes.size() + 1];
+  const ExitCode answer =
+      std::any_of(trials.begin(), trials.end(), [](const Trial& trial) { return trial.open; })
+          ? ExitCode::kUnavailable
+          : ExitCode::kOk;
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    list.push_back(
-        {{"change", changes[i].label},
-         {"kept", static_cast<bool>(kept[i])},
-         {"worth", ChangeWorthName(WorthOf(trials[i].works, trials[i].low, trials[i].high))},
-         {"gain", trials[i].gain},
-         {"gain_low", trials[i].low},
-         {"gain_high", trials[i].high},
-         {"without_it", trials[i].works ? "" : trials[i].reason},
-         {"diff", changes[i].text}});
+    list.push_back({{"change", changes[i].label},
+                    {"kept", static_cast<bool>(kept[i])},
+                    {"worth", ChangeWorthName(trials[i].worth())},
+                    {"gain", trials[i].gain},
+                    {"gain_low", trials[i].low},
+                    {"gain_high", trials[i].high},
+                    {"without_it", trials[i].works ? "" : trials[i].reason},
+                    {"diff", changes[i].text}});
   }
   if (json_) {
     terminal.Print(json{
@@ -174,7 +197,7 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
         {"facts_before", before},
         {"facts_after",
          after}}.dump(2, ' ', false, kReplaceInvalid));
-    return ExitCode::kOk;
+    return answer;
   }
   terminal.Print(whole.works
                      ? fmt::format("variant over its parent: {}",
@@ -184,9 +207,8 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
     const std::string worth = trials[i].works
                                   ? FormatInterval(trials[i].gain, trials[i].low, trials[i].high)
                                   : "without it: " + trials[i].reason.substr(0, 120);
-    terminal.Print(Printable(fmt::format(
-        "{:<10} {}: {}", ChangeWorthName(WorthOf(trials[i].works, trials[i].low, trials[i].high)),
-        changes[i].label, worth)));
+    terminal.Print(Printable(
+        fmt::format("{:<10} {}: {}", ChangeWorthName(trials[i].worth()), changes[i].label, worth)));
   }
   terminal.Print(rest.works ? fmt::format("the variant over the smallest diff: {}",
                                           FormatInterval(rest.gain, rest.low, rest.high))
@@ -205,7 +227,7 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
       terminal.Raw(FactsText(one, terminal.width()));
     }
   }
-  return ExitCode::kOk;
+  return answer;
 }
 
 }  // namespace

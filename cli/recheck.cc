@@ -115,9 +115,9 @@ absl::StatusOr<Finding> RecheckCommand::Check(Context& context, LocalLab& lab, S
     finding.objects_equal = outcome->objects_equal;
     finding.objects_different = outcome->objects_different;
     finding.reason = outcome->reason;
-    finding.state = outcome->passed ? "holds" : "demoted";
-    // Wrong is wrong; slower may have been noise.
-    if (outcome->passed || outcome->ratio <= 0) break;
+    finding.state = outcome->passed ? "holds" : outcome->undecided ? "not checked" : "demoted";
+    // Wrong is wrong; slower, or too few samples, may have been noise.
+    if (outcome->passed || (outcome->ratio <= 0 && !outcome->undecided)) break;
   }
   return finding;
 }
@@ -181,7 +181,7 @@ void RecheckCommand::Print(Context& context, const std::vector<Finding>& finding
   for (const Finding& finding : findings) {
     std::string line = fmt::format("{} ({} on {}): {}", finding.variant, finding.task,
                                    finding.target, finding.state);
-    if (finding.now > 0)
+    if (finding.now > 0 && finding.state != "not checked")
       line +=
           fmt::format(", {:.3f} times, {:.3f} when it was accepted", finding.now, finding.before);
     if (finding.objects_different > 0) line += "; the compiler makes other code than then";

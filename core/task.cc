@@ -96,6 +96,16 @@ void CheckCases(const TaskModel& model, const TaskFiles& files, Problems& proble
                                    std::string(plan.status().message())));
           break;
         }
+        const bool launches = std::any_of(
+            plan->steps.begin(), plan->steps.end(),
+            [](const BoundStep& step) { return step.kind == BoundStep::Kind::kKernel; });
+        if (set == CaseSet::kTimed && !launches) {
+          problems.Add(cases[i].line, cases[i].column, "baseline.launches",
+                       fmt::format("the baseline launches no kernel for {}, where the grid of each "
+                                   "is 0 (or `when` is); correct the grid or leave the case out",
+                                   field));
+          break;
+        }
       }
     }
     if (!supported && !cases.empty() && problems.count() == 0) {

@@ -63,7 +63,10 @@ struct RerunOutcome {
   std::string target;
   bool passed = false;
   bool emulated = false;  // Verified under an emulator and not measured, which passes.
-  std::string reason;     // Why not, for a person; empty when passed.
+  // Neither: it was right, and the device too unsteady or too busy to tell how fast (NotMeasured),
+  // or a gain was seen and is not certain. Says nothing against the variant.
+  bool undecided = false;
+  std::string reason;  // Why it did not pass, for a person; empty when passed.
   double ratio = 0, ratio_low = 0, ratio_high = 0;
   int objects_equal = 0, objects_different = 0;  // Rebuilt code objects against the bundle's.
   nlohmann::json evidence;                       // The document to add to the bundle.

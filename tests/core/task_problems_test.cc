@@ -68,6 +68,9 @@ TEST(TaskProblems, NameTheirPlaceAndARemedy) {
        "task.yaml:31:38: unknown field 'iner'; did you mean 'inner'?"},
       {"license: Apache-2.0", "license: A\nlicense: B",
        "task.yaml:5:1: 'license' stands here twice, first in line 4; keep one"},
+      {"grid: [rows]", "grid: [0]",
+       "task.yaml:28:13: the baseline launches no kernel for cases.timed[0], where the grid of "
+       "each is 0"},
       {"grid: [rows]", "grid: [rows / 7]",
        "task.yaml:28:13: the baseline's plan fails for cases.timed[0]: launches[0].grid[0]: "
        "evaluate "

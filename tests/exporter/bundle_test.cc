@@ -281,6 +281,28 @@ TEST(Rerun, RepeatsTheVariantAgainstItsDenominator) {
   EXPECT_NEAR(outcome.ratio, 1.2, 0.02);
   result.verdict = VerdictRecord{.verdict = Verdict::kIncorrect, .stage = Stage::kVerify};
   EXPECT_FALSE(JudgeRerun(report.variants[0], result).passed);
+  EXPECT_FALSE(JudgeRerun(report.variants[0], result).undecided);
+}
+
+// A busy machine says nothing against a variant; what is faster than the hardware allows does.
+TEST(Rerun, LeavesOpenWhatCouldNotBeMeasured) {
+  const BundleReport report = VerifyBundle(SampleBundle());
+  ASSERT_FALSE(report.variants.empty());
+  UnitResult result;
+  result.verification = report.variants[0].verification;
+  result.measurement = report.variants[0].measurement;
+  for (CaseMeasurement& one : result.measurement->cases) one.block_log_ratios.resize(9);
+  const RerunOutcome few = JudgeRerun(report.variants[0], result);
+  EXPECT_FALSE(few.passed);
+  EXPECT_TRUE(few.undecided) << few.reason;
+  result.measurement.reset();
+  for (const auto& [code, open] :
+       {std::pair{"too_few_blocks", true}, std::pair{"calibration", true},
+        std::pair{"below_floor", false}}) {
+    result.verdict = VerdictRecord{
+        .verdict = Verdict::kUnmeasurable, .stage = Stage::kConfirm, .reason_code = code};
+    EXPECT_EQ(JudgeRerun(report.variants[0], result).undecided, open) << code;
+  }
 }
 
 }  // namespace
