@@ -70,7 +70,7 @@ TEST(TaskProblems, NameTheirPlaceAndARemedy) {
        "task.yaml:5:1: 'license' stands here twice, first in line 4; keep one"},
       {"grid: [rows]", "grid: [0]",
        "task.yaml:28:13: the baseline launches no kernel for cases.timed[0], where the grid of "
-       "each is 0"},
+       "each is 0 (or `when` is); correct the grid or leave the case out"},
       {"grid: [rows]", "grid: [rows / 7]",
        "task.yaml:28:13: the baseline's plan fails for cases.timed[0]: launches[0].grid[0]: "
        "evaluate "
