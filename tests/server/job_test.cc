@@ -150,7 +150,7 @@ TEST_F(JobTest, ButNotAThirdTime) {
   for (const auto& [block, times] : confirmed) EXPECT_EQ(times, 2) << block;
 }
 
-// Three contenders: the first goes at once, the other two wait for its end, and then the slower
+// Three contenders: what comes first goes at once, the others wait for its end, and then a slower
 // one, which came before, needs no confirmation any more.
 TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
   StartServer();
@@ -170,8 +170,10 @@ TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
   const v1::Job job = Submit(Request("r1"));
   EXPECT_TRUE(Watch(job.id()).back().terminal());
   worker_->Stop();
-  // 2 was first; 4, which is between the two, waited with 6, which spared it its confirmation.
-  EXPECT_THAT(confirmed, AnyOf(ElementsAre(6), ElementsAre(2, 6)));
+  // Of those that wait the fastest goes, which spares the others their confirmation: never a slower
+  // one after a faster. Which of them wait together depends on when their results arrive.
+  EXPECT_THAT(confirmed,
+              AnyOf(ElementsAre(6), ElementsAre(2, 6), ElementsAre(4, 6), ElementsAre(2, 4, 6)));
   EXPECT_EQ(GetJob(job.id()).verdict_counts().at("WIN"),
             static_cast<std::int64_t>(confirmed.size()));
   EXPECT_EQ(GetJob(job.id()).candidate_count(), kCandidates);
