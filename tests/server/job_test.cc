@@ -129,7 +129,8 @@ TEST_F(JobTest, AnAmbiguousContenderIsConfirmedOnceMore) {
   EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_NEAR(ended.best_ratio_declared(), 2.0, 0.01);
   EXPECT_EQ(ended.verdict_counts().count("AMBIGUOUS"), 0u);
-  for (const auto& [block, times] : confirmed) EXPECT_EQ(times, 2) << block;
+  EXPECT_EQ(confirmed[6], 2);  // The fastest. Others may be spared their second.
+  for (const auto& [block, times] : confirmed) EXPECT_LE(times, 2) << block;
 }
 
 TEST_F(JobTest, ButNotAThirdTime) {
