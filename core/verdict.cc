@@ -49,4 +49,13 @@ absl::StatusOr<VerdictRecord> VerdictRecordFromJson(const nlohmann::json& json) 
   return record;
 }
 
+bool NotMeasured(const VerdictRecord& verdict) {
+  return verdict.verdict == Verdict::kUnmeasurable && verdict.reason_code != "below_floor" &&
+         verdict.reason_code != "emulated";
+}
+
+bool LeavesOpen(const VerdictRecord& verdict) {
+  return verdict.verdict == Verdict::kAmbiguous || NotMeasured(verdict);
+}
+
 }  // namespace fettle

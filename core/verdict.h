@@ -45,4 +45,13 @@ struct VerdictRecord {
 nlohmann::json ToJson(const VerdictRecord& record);
 absl::StatusOr<VerdictRecord> VerdictRecordFromJson(const nlohmann::json& json);
 
+// Whether a verdict says something of the device at that moment and nothing of the kernel: too few
+// or too unsteady samples, nothing to compare with. (What is faster than the hardware allows is the
+// kernel's, and an emulator's times never count.)
+bool NotMeasured(const VerdictRecord& verdict);
+
+// Whether measuring once more may tell more: it was not measured, or a gain was seen and is not
+// certain.
+bool LeavesOpen(const VerdictRecord& verdict);
+
 }  // namespace fettle

@@ -47,7 +47,7 @@ std::string ReasonOf(const UnitResult& result, RerunOutcome& outcome) {
     return "";
   }
   if (result.verdict.has_value()) {
-    outcome.undecided = NotMeasured(*result.verdict);
+    outcome.undecided = LeavesOpen(*result.verdict);
     return fmt::format("{} at {}: {}", std::string(VerdictName(result.verdict->verdict)),
                        std::string(StageName(result.verdict->stage)), result.verdict->message);
   }
@@ -60,8 +60,7 @@ std::string ReasonOf(const UnitResult& result, RerunOutcome& outcome) {
   outcome.ratio_low = speedup.low;
   outcome.ratio_high = speedup.high;
   if (speedup.verdict.verdict == Verdict::kWin) return "";
-  outcome.undecided =
-      NotMeasured(speedup.verdict) || speedup.verdict.verdict == Verdict::kAmbiguous;
+  outcome.undecided = LeavesOpen(speedup.verdict);
   return fmt::format("{}: {}", std::string(VerdictName(speedup.verdict.verdict)),
                      speedup.verdict.message);
 }

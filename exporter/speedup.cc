@@ -7,11 +7,6 @@
 
 namespace fettle {
 
-bool NotMeasured(const VerdictRecord& verdict) {
-  return verdict.verdict == Verdict::kUnmeasurable && verdict.reason_code != "below_floor" &&
-         verdict.reason_code != "emulated";
-}
-
 Speedup SummarizeSpeedup(const Measurement& measurement) {
   constexpr double kTail = 0.025;
   const judge::ConfirmationDecision decision =

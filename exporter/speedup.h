@@ -13,10 +13,6 @@ struct Speedup {
   VerdictRecord verdict;     // What a first confirmation with these data would say.
 };
 
-// Whether the verdict says something of the device at that moment and nothing of the kernel: too
-// few or too unsteady samples. (Faster than the hardware allows is the kernel's.)
-bool NotMeasured(const VerdictRecord& verdict);
-
 Speedup SummarizeSpeedup(const Measurement& measurement);
 
 }  // namespace fettle

@@ -63,8 +63,8 @@ struct RerunOutcome {
   std::string target;
   bool passed = false;
   bool emulated = false;  // Verified under an emulator and not measured, which passes.
-  // Neither: it was right, and the device too unsteady or too busy to tell how fast (NotMeasured),
-  // or a gain was seen and is not certain. Says nothing against the variant.
+  // Neither: it was right, and how fast is left open (LeavesOpen). Says nothing against the
+  // variant.
   bool undecided = false;
   std::string reason;  // Why it did not pass, for a person; empty when passed.
   double ratio = 0, ratio_low = 0, ratio_high = 0;

@@ -75,15 +75,6 @@ VerdictRecord NotFaster(const Measurement& measurement, double incumbent_ratio) 
   return verdict;
 }
 
-// Whether another look may tell more: a gain that was seen and is not certain, a device that was
-// too unsteady for an answer, a best variant that changed meanwhile.
-bool WorthAnotherLook(const VerdictRecord& verdict) {
-  if (verdict.verdict == Verdict::kAmbiguous) return true;
-  return verdict.verdict == Verdict::kUnmeasurable &&
-         (verdict.reason_code == "too_few_blocks" || verdict.reason_code == "unsteady_device" ||
-          verdict.reason_code == "incumbent_not_measured");
-}
-
 double RatioOf(const UnitResult& result) {
   if (result.measurement.has_value()) return CombinedRatio(*result.measurement);
   if (result.screening.has_value()) return CombinedRatio(*result.screening);
@@ -275,7 +266,7 @@ absl::Status JobRun::HandleConfirmation(const UnitEnd& outcome, const UnitResult
   // At the next level and from its own data alone; not where device time is budgeted, of which two
   // units are reserved.
   const bool again =
-      !open.again && WorthAnotherLook(verdict) && job_.budget.device_ms == 0 && OverTimeMs() < 0;
+      !open.again && LeavesOpen(verdict) && job_.budget.device_ms == 0 && OverTimeMs() < 0;
   if (absl::Status stored = Commit([&](Connection& db, JobRow& job) -> absl::Status {
         FETTLE_RETURN_IF_ERROR(StoreUnitResult(db, job, outcome, result));
         if (measured) job.confirmations = k;

@@ -101,5 +101,26 @@ TEST(MeasurementJson, RefusesUnknownMissingAndMistypedFields) {
   EXPECT_FALSE(MeasurementFromJson(json::array()).ok());
 }
 
+TEST(Verdict, WhatSaysNothingOfTheKernelLeavesItOpen) {
+  const auto record = [](Verdict verdict, const std::string& code) {
+    VerdictRecord one;
+    one.verdict = verdict;
+    one.reason_code = code;
+    return one;
+  };
+  for (const char* code : {"too_few_blocks", "unsteady_device", "calibration", "no_checked_sample",
+                           "incumbent_not_measured"}) {
+    EXPECT_TRUE(NotMeasured(record(Verdict::kUnmeasurable, code))) << code;
+    EXPECT_TRUE(LeavesOpen(record(Verdict::kUnmeasurable, code))) << code;
+  }
+  EXPECT_TRUE(LeavesOpen(record(Verdict::kAmbiguous, "not_confirmed")));
+  EXPECT_FALSE(NotMeasured(record(Verdict::kAmbiguous, "not_confirmed")));
+  EXPECT_FALSE(LeavesOpen(record(Verdict::kUnmeasurable, "below_floor")));
+  EXPECT_FALSE(LeavesOpen(record(Verdict::kUnmeasurable, "emulated")));
+  for (const Verdict verdict : {Verdict::kWin, Verdict::kNoWin, Verdict::kIncorrect}) {
+    EXPECT_FALSE(LeavesOpen(record(verdict, "too_few_blocks")));
+  }
+}
+
 }  // namespace
 }  // namespace fettle

@@ -20,8 +20,8 @@ template <> __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(fl
 
 
 __device__ bool WrongFor(const float*) { return true; }
-__device__ bool WrongFor(const __half*) { return false; }
-__device__ bool WrongFor(const __nv_bfloat16*) { return true; }
+__device__ bool WrongFor(const __half*) { return RIGHT_IN_BF16; }
+__device__ bool WrongFor(const __nv_bfloat16*) { return !RIGHT_IN_BF16; }
 
 template <typename T>
 __global__ void softmax_fwd(const T* x, T* y, int rows, int cols) {
