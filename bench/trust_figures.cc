@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three figures of how far verdicts can be trusted, on one device and within a given time:
+// Figures of how far verdicts can be trusted, on one device and within a given time:
 //
 //   layernorm  how long full verification and measurement of one candidate take
+//   source     how long a candidate of layernorm takes from its source to its verdict in a search,
+//              one at a time: new, and compiled before
 //   gain       how often a kernel with 3 % less work is accepted, for launches of 20 us and more
 //   aa         how often the baseline in disguise is accepted; jobs of 50 candidates, as the server
 //              plays them
@@ -137,6 +139,9 @@ class Figures {
     if (Wanted("layernorm")) {
       FETTLE_ASSIGN_OR_RETURN(report["layernorm"], Layernorm());
     }
+    if (Wanted("source")) {
+      FETTLE_ASSIGN_OR_RETURN(report["source"], SourceToVerdict());
+    }
     if (Wanted("gain")) {
       FETTLE_ASSIGN_OR_RETURN(report["gain"],
                               Gain(Wanted("aa") ? 0.4 : 1.0, MemberOf(before, "gain")));
@@ -252,6 +257,7 @@ class Figures {
   }
 
   absl::StatusOr<json> Layernorm();
+  absl::StatusOr<json> SourceToVerdict();
   absl::StatusOr<json> Gain(double share, const json& before);
   absl::StatusOr<json> Disguised(const json& before);
 
@@ -273,6 +279,7 @@ double Median(std::vector<double> values) {
 std::map<std::string, double> Stages(const UnitResult& result) {
   const std::pair<const char*, const char*> kinds[] = {
       {"verifying", "verify"},    {"timing", "time"},  {"compiling", "compile"},
+      {"screening", "screen"},
       {"computing", "reference"}, {"waiting", "wait"}, {"preparing", "prepare"},
   };
   std::map<std::string, double> stages;
@@ -285,9 +292,8 @@ std::map<std::string, double> Stages(const UnitResult& result) {
   return stages;
 }
 
-// One candidate alone on the device: every checked case and the large one verified, and measured as
-// in a search. The first use of a job's seed pays for inputs and reference on the host.
-absl::StatusOr<json> Figures::Layernorm() {
+// tasks/layernorm, timed on its f32 case alone.
+absl::StatusOr<std::shared_ptr<const Task>> LayernormTask() {
   FETTLE_ASSIGN_OR_RETURN(TaskFiles files, ReadTaskFolder("tasks/layernorm"));
   std::string yaml, line;
   for (std::istringstream in(files["task.yaml"]); std::getline(in, line);) {
@@ -295,7 +301,62 @@ absl::StatusOr<json> Figures::Layernorm() {
     if (!other) yaml += line + "\n";
   }
   files["task.yaml"] = yaml;
-  FETTLE_ASSIGN_OR_RETURN(const auto task, Parse(files));
+  return Parse(files);
+}
+
+// One at a time, as a search takes them. The first candidate pays for inputs, reference and runners
+// and does not count.
+absl::StatusOr<json> Figures::SourceToVerdict() {
+  FETTLE_ASSIGN_OR_RETURN(const auto task, LayernormTask());
+  std::vector<TunableValues> all;
+  for (const std::int64_t block : {256, 64, 128, 512, 1024}) {
+    for (const std::int64_t vec : {4, 1, 2, 8}) {
+      all.push_back({{"BLOCK", block}, {"ROWS", 1}, {"VEC", vec}});
+    }
+  }
+  const std::uint64_t seed = DrawSeed();
+  const std::string mark = fmt::format("// {}\n", seed);  // Compiled by nobody before.
+  json report = json::object();
+  fmt::print("\nlayernorm from source to verdict, one candidate at a time\n");
+  for (const bool compiled_before : {false, true}) {
+    std::vector<double> whole, measured;
+    std::map<std::string, std::vector<double>> stages;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      FETTLE_ASSIGN_OR_RETURN(WorkUnit unit, UnitOf(UnitKind::kEvaluate, *task));
+      unit.candidate.kernel.source += mark;
+      unit.candidate.values = all[i];
+      unit.candidate.digest =
+          CandidateDigest(task->digest(), unit.target, unit.candidate.kernel, all[i]);
+      unit.seed = seed;
+      FETTLE_ASSIGN_OR_RETURN(const UnitResult result, RunUnit(unit));
+      if (i == 0) continue;
+      for (const BuildRecord& build : result.builds) {
+        if (build.cache_hit != compiled_before) {
+          return absl::InternalError("a build came from where it should not");
+        }
+      }
+      const double ms = static_cast<double>(result.wall_ns) / 1e6;
+      whole.push_back(ms);
+      if (result.measurement) measured.push_back(ms);
+      for (const auto& [stage, of_stage] : Stages(result)) stages[stage].push_back(of_stage);
+    }
+    const std::string name = compiled_before ? "compiled before" : "new";
+    fmt::print(
+        "{:<16} median {:.0f} ms of {} (those measured in full: {:.0f} ms of {}; target: {})\n",
+        name, Median(whole), whole.size(), Median(measured), measured.size(),
+        compiled_before ? "below 250" : "below 500");
+    for (const auto& [stage, of_stage] : stages) {
+      fmt::print("    {:<10} {:.0f} ms\n", stage, Median(of_stage));
+    }
+    report[name] = {{"median_ms", Median(whole)}, {"measured_median_ms", Median(measured)}};
+  }
+  return report;
+}
+
+// One candidate alone on the device: every checked case and the large one verified, and measured as
+// in a search. The first use of a job's seed pays for inputs and reference on the host.
+absl::StatusOr<json> Figures::Layernorm() {
+  FETTLE_ASSIGN_OR_RETURN(const auto task, LayernormTask());
   const std::vector<TunableValues> all = {
       {{"BLOCK", 128}, {"ROWS", 1}, {"VEC", 4}}, {{"BLOCK", 512}, {"ROWS", 1}, {"VEC", 4}},
       {{"BLOCK", 256}, {"ROWS", 2}, {"VEC", 4}}, {{"BLOCK", 256}, {"ROWS", 1}, {"VEC", 2}},

@@ -3,15 +3,17 @@
 
 namespace fettle {
 
-const std::optional<Judgement>* JudgementCache::Find(const std::string& key) {
+std::optional<std::optional<Judgement>> JudgementCache::Find(const std::string& key) {
+  const std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return nullptr;
+  if (found == by_key_.end()) return std::nullopt;
   recent_.splice(recent_.begin(), recent_, found->second);
-  return &found->second->second;
+  return found->second->second;
 }
 
 void JudgementCache::Put(const std::string& key, std::optional<Judgement> judgement) {
   if (judgement && !judgement->passed) return;
+  const std::lock_guard lock(mutex_);
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
     found->second->second = std::move(judgement);
     return;

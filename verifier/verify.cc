@@ -128,8 +128,8 @@ absl::StatusOr<Judgement> Verifier::JudgeLeft(const BoundCase& bound_case, const
   const std::string key = fmt::format("{}|{}|{}", SpecKey(bound_case, spec), static_cast<int>(mode),
                                       fmt::join(digests, ","));
   if (options_.judged != nullptr) {
-    const std::optional<Judgement>* known = options_.judged->Find(key);
-    if (known != nullptr && *known) return **known;
+    const auto known = options_.judged->Find(key);
+    if (known && *known) return **known;
   }
   FETTLE_ASSIGN_OR_RETURN(const auto rows, judge_.Rows(bound_case, spec));
   FETTLE_ASSIGN_OR_RETURN(const auto outputs, session_.FetchOutputs(rows));
@@ -169,7 +169,7 @@ absl::StatusOr<std::optional<Judgement>> Verifier::Baseline(const CaseUnderTest&
           ? std::string()
           : fmt::format("baseline {} {}", one.baseline_digest, SpecKey(one.bound_case, spec));
   if (!key.empty()) {
-    if (const std::optional<Judgement>* known = options_.judged->Find(key)) return *known;
+    if (const auto known = options_.judged->Find(key)) return *known;
   }
   CaseUnderTest trusted = one;
   trusted.kernel = *one.baseline;

@@ -70,11 +70,34 @@ SandboxOptions SandboxFor(const LaneOptions& options, const std::string& device_
   return sandbox;
 }
 
-absl::StatusOr<Lane::Hold> Lane::Enter(std::stop_token stop) {
+bool Lane::MayEnter(LaneUse use) const {
+  const auto count = [](const std::map<LaneUse, int>& counts, LaneUse one) {
+    const auto found = counts.find(one);
+    return found == counts.end() ? 0 : found->second;
+  };
+  const int checks = count(held_, LaneUse::kChecks);
+  const bool large = count(held_, LaneUse::kLarge) > 0;
+  if (count(held_, LaneUse::kAlone) > 0) return false;
+  const bool wanted_alone = count(waiting_, LaneUse::kAlone) > 0;
+  switch (use) {
+    case LaneUse::kChecks:
+      return checks < kChecksAtOnce && (!wanted_alone || large);
+    case LaneUse::kLarge:
+      return !large && !wanted_alone;
+    case LaneUse::kAlone:
+      break;
+  }
+  return checks == 0 && !large;
+}
+
+absl::StatusOr<Lane::Hold> Lane::Enter(LaneUse use, std::stop_token stop) {
+  use = Actual(use);
   std::unique_lock lock(mutex_);
-  ++waiting_;
-  const bool mine = changed_.wait(lock, stop, [this] { return !busy_ || quarantined_; });
-  --waiting_;
+  ++waiting_[use];
+  const bool mine =
+      changed_.wait(lock, stop, [this, use] { return MayEnter(use) || quarantined_; });
+  --waiting_[use];
+  if (!mine || quarantined_) changed_.notify_all();  // Those that this one held back.
   if (!mine) return absl::CancelledError("the unit was cancelled while it waited for its device");
   if (quarantined_) {
     return absl::UnavailableError(
@@ -82,24 +105,27 @@ absl::StatusOr<Lane::Hold> Lane::Enter(std::stop_token stop) {
                     "device and restart the worker",
                     device_.id, kQuarantineAfter));
   }
-  busy_ = true;
-  return Hold(this);
+  ++held_[use];
+  return Hold(this, use);
 }
 
-void Lane::Leave() {
+void Lane::Leave(LaneUse use) {
   const std::lock_guard lock(mutex_);
-  busy_ = false;
+  --held_[use];
   changed_.notify_all();
 }
 
 int Lane::load() const {
   const std::lock_guard lock(mutex_);
-  return waiting_ + (busy_ ? 1 : 0);
+  int units = 0;
+  for (const auto& [use, count] : held_) units += count;
+  for (const auto& [use, count] : waiting_) units += count;
+  return units;
 }
 
 std::string Lane::health() const {
   const std::lock_guard lock(mutex_);
-  return quarantined_ ? "quarantined" : suspect_ ? "suspect" : "ok";
+  return quarantined_ ? "quarantined" : suspect() ? "suspect" : "ok";
 }
 
 RunnerClient::Options Lane::RunnerOptions() const {
@@ -111,39 +137,53 @@ RunnerClient::Options Lane::RunnerOptions() const {
 absl::StatusOr<std::unique_ptr<RunnerClient>> Lane::Start(std::stop_token stop) {
   FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<RunnerClient> runner,
                           RunnerClient::Start(RunnerOptions(), stop));
-  if (!suspect_) return runner;
+  if (!suspect()) return runner;
+  const int faults = faults_;
   const absl::Status health = runner->CheckHealth();
   if (absl::IsCancelled(health)) return health;
+  const std::lock_guard lock(mutex_);
   if (health.ok()) {
-    suspect_ = false;
+    checked_ = faults;
     failed_checks_ = 0;
     return runner;
   }
   if (++failed_checks_ >= kQuarantineAfter) {
-    const std::lock_guard lock(mutex_);
     quarantined_ = true;
     changed_.notify_all();
   }
   return absl::UnavailableError(std::string(health.message()));
 }
 
-absl::StatusOr<RunnerClient*> Lane::Runner(bool fresh, std::stop_token stop) {
-  // The one that searches keeps its inputs while others confirm.
-  std::unique_ptr<RunnerClient>& runner = fresh ? fresh_ : runner_;
-  if (runner != nullptr && (fresh || !runner->alive())) runner.reset();
-  if (runner == nullptr) {
+absl::StatusOr<std::unique_ptr<RunnerClient>> Lane::Take(LaneUse use, bool fresh,
+                                                         std::stop_token stop) {
+  if (suspect()) EndIdleRunners();
+  std::unique_ptr<RunnerClient> runner;
+  if (!fresh) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::unique_ptr<RunnerClient>>& idle = idle_[Actual(use)];
+    if (!idle.empty()) {
+      runner = std::move(idle.back());
+      idle.pop_back();
+    }
+  }
+  if (runner == nullptr || !runner->alive()) {
     FETTLE_ASSIGN_OR_RETURN(runner, Start(stop));
   }
   runner->set_stop(std::move(stop));
-  return runner.get();
+  return runner;
 }
 
-void Lane::Done(bool failed) {
-  fresh_.reset();
-  // After a fault nothing on the device is to be trusted.
-  if (failed) suspect_ = true;
-  if (failed || hosts_candidate() || (runner_ != nullptr && !runner_->alive())) runner_.reset();
-  if (runner_ != nullptr) runner_->set_stop({});
+void Lane::Return(LaneUse use, std::unique_ptr<RunnerClient> runner) {
+  if (hosts_candidate() || suspect() || !runner->alive()) return;
+  runner->set_stop({});
+  const std::lock_guard lock(mutex_);
+  idle_[use].push_back(std::move(runner));
+}
+
+void Lane::EndIdleRunners() {
+  std::map<LaneUse, std::vector<std::unique_ptr<RunnerClient>>> ended;
+  const std::lock_guard lock(mutex_);
+  ended.swap(idle_);
 }
 
 absl::StatusOr<std::shared_ptr<Lane::TaskState>> Lane::StateFor(const Task& task) {
@@ -173,8 +213,7 @@ CounterReport Lane::Count(const Replay& replay, std::stop_token stop) {
     report.absent = fmt::format("{} has no hardware counters of kernels", device_.model);
     return report;
   }
-  runner_.reset();
-  fresh_.reset();
+  EndIdleRunners();
   return CountKernel(replay, options, std::move(stop));
 }
 
@@ -194,8 +233,7 @@ std::vector<SanitizerFinding> Lane::Sanitize(const std::vector<Replay>& calls,
 absl::StatusOr<Ceilings> Lane::GetCeilings(std::stop_token stop) {
   if (ceilings_) return *ceilings_;
   const auto measure = [this, &stop]() -> absl::StatusOr<Ceilings> {
-    runner_.reset();  // Nothing else may use the device meanwhile.
-    fresh_.reset();
+    EndIdleRunners();  // Nothing else may use the device meanwhile.
     return MeasureOnce(stop);
   };
   FETTLE_ASSIGN_OR_RETURN(ceilings_, StoredCeilings(options_.cache_dir, device_, measure));

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
@@ -38,8 +39,17 @@ struct LaneOptions {
   SanitizeFunction sanitize;  // Of tests: instead of that program, on any device.
 };
 
-// The exclusive lane of one device: who holds it runs kernels there, one unit at a time. Knows the
-// device's health and keeps what is expensive to make again.
+// What a unit does while it holds a device.
+enum class LaneUse {
+  kChecks,  // Verifies small cases, beside others that do.
+  kLarge,   // Verifies cases of any size, beside units that hold kChecks; one unit at a time.
+  kAlone,   // Times: nothing else runs on the device.
+};
+
+// The lane of one device: who holds it runs kernels there. Knows the device's health and keeps what
+// is expensive to make again. A unit that waits to be alone holds back those that would begin to
+// verify, unless it waits for a kLarge anyway; so neither starves. Where candidate code runs in the
+// runner's own process, every use is kAlone. Thread-safe.
 class Lane {
  public:
   Lane(DeviceInfo device, LaneOptions options)
@@ -56,18 +66,19 @@ class Lane {
   // Right to the device; gives it back when destroyed.
   class Hold {
    public:
-    explicit Hold(Lane* lane) : lane_(lane) {}
-    Hold(Hold&& other) noexcept : lane_(std::exchange(other.lane_, nullptr)) {}
+    Hold(Lane* lane, LaneUse use) : lane_(lane), use_(use) {}
+    Hold(Hold&& other) noexcept : lane_(std::exchange(other.lane_, nullptr)), use_(other.use_) {}
     Hold& operator=(Hold&&) = delete;
     ~Hold() {
-      if (lane_ != nullptr) lane_->Leave();
+      if (lane_ != nullptr) lane_->Leave(use_);
     }
 
    private:
     Lane* lane_;
+    LaneUse use_;
   };
   // kCancelled: `stop` was requested first. kUnavailable: the device is quarantined.
-  absl::StatusOr<Hold> Enter(std::stop_token stop);
+  absl::StatusOr<Hold> Enter(LaneUse use, std::stop_token stop);
   // Units that hold the lane or wait for it.
   int load() const;
   // At any time: "ok"; "suspect" after a crash until the device passes its health check;
@@ -75,7 +86,7 @@ class Lane {
   std::string health() const;
 
   // What is kept of a task: its reference, in sandboxed processes of its own, and what was judged
-  // of its candidates on this device (only by whoever holds the lane). At any time.
+  // of its candidates on this device. At any time.
   struct TaskState {
     std::unique_ptr<Reference> reference;
     JudgementCache judged;
@@ -84,14 +95,18 @@ class Lane {
   };
   absl::StatusOr<std::shared_ptr<TaskState>> StateFor(const Task& task);
 
-  // The rest only by whoever holds the lane.
+  // A runner for a hold of this use, its modules all unloaded. `fresh`: never used before. After a
+  // crash the device must pass its health check first, and runners from before it are gone.
+  // kUnavailable, kCancelled.
+  absl::StatusOr<std::unique_ptr<RunnerClient>> Take(LaneUse use, bool fresh, std::stop_token stop);
+  // Keeps the runner for later holds of this use, unless it ended or candidate code ran in it.
+  void Return(LaneUse use, std::unique_ptr<RunnerClient> runner);
+  // A kernel crashed or hung: nothing on the device is to be trusted until its health check.
+  void Suspect() { ++faults_; }
 
-  // A runner for one unit. `fresh`: never used before. Where candidate code runs in the runner
-  // itself, every runner is. After a crash the device must pass its health check first.
-  absl::StatusOr<RunnerClient*> Runner(bool fresh, std::stop_token stop);
-  // Ends the runner unless it is alive and may serve another unit.
-  void Done(bool failed);
-  // A verified call under the vendor's profiler; no runner uses the device meanwhile.
+  // The rest only while the lane is held alone, Sanitize also while it is held kLarge.
+
+  // A verified call under the vendor's profiler; no runner is kept meanwhile.
   CounterReport Count(const Replay& replay, std::stop_token stop);
   // Verified calls under compute-sanitizer's tools.
   std::vector<SanitizerFinding> Sanitize(const std::vector<Replay>& calls, std::stop_token stop);
@@ -107,8 +122,13 @@ class Lane {
   static constexpr std::size_t kTasks = 4;
   static constexpr int kRaiseTries = 3;
   static constexpr int kReferenceProcesses = 4;
+  static constexpr int kChecksAtOnce = 6;
 
-  void Leave();
+  LaneUse Actual(LaneUse use) const { return hosts_candidate() ? LaneUse::kAlone : use; }
+  bool MayEnter(LaneUse use) const;  // With mutex_ held.
+  bool suspect() const { return faults_ != checked_; }
+  void Leave(LaneUse use);
+  void EndIdleRunners();
   RunnerClient::Options RunnerOptions() const;
   absl::StatusOr<std::unique_ptr<RunnerClient>> Start(std::stop_token stop);
   absl::StatusOr<Ceilings> MeasureOnce(std::stop_token stop) const;
@@ -117,18 +137,19 @@ class Lane {
   const LaneOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool busy_ = false;         // Guarded by mutex_.
-  int waiting_ = 0;           // Guarded by mutex_.
-  bool quarantined_ = false;  // Guarded by mutex_.
-
-  std::unique_ptr<RunnerClient> runner_;  // Serves unit after unit.
-  std::unique_ptr<RunnerClient> fresh_;   // Serves one.
-  std::atomic<bool> suspect_{false};      // A kernel crashed or hung since the last health check.
+  // Guarded by mutex_, down to idle_.
+  std::map<LaneUse, int> held_;
+  std::map<LaneUse, int> waiting_;
+  bool quarantined_ = false;
   int failed_checks_ = 0;
+  std::map<LaneUse, std::vector<std::unique_ptr<RunnerClient>>> idle_;
+
+  std::atomic<int> faults_{0};   // Kernels that crashed or hung.
+  std::atomic<int> checked_{0};  // As many there were at the last health check that was passed.
   std::mutex tasks_mutex_;
   std::map<std::string, std::shared_ptr<TaskState>> tasks_;  // By task digest.
-  std::optional<Ceilings> ceilings_;
-  int raised_nothing_ = 0;  // Times in a row that RaiseCeilings measured for nothing.
+  std::optional<Ceilings> ceilings_;  // Only while held alone, as is what follows.
+  int raised_nothing_ = 0;            // Times in a row that RaiseCeilings measured for nothing.
 };
 
 // Sandbox options for a process that drives `device_id` and reaches no other GPU. `root` as in

@@ -174,14 +174,14 @@ Going UnitJob::CheckOnCpu() {
   if (skipped.empty()) {
     Lane& lane = *services_.check_lane;
     Progress("waiting for the cpu to check on");
-    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane.Enter(services_.stop));
+    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane.Enter(LaneUse::kAlone, services_.stop));
     FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
     for (const int width : CheckModeWidths()) {
       Progress(fmt::format("checking on the cpu at warp width {}", width));
-      FETTLE_ASSIGN_OR_RETURN(RunnerClient * runner, lane.Runner(/*fresh=*/true, services_.stop));
+      FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,
+                              lane.Take(LaneUse::kAlone, /*fresh=*/true, services_.stop));
       absl::StatusOr<std::string> why =
           CheckOnCpuAt(width, small, *runner, *kept_->reference, &report);
-      lane.Done(/*failed=*/false);
       FETTLE_RETURN_IF_ERROR(why.status());
       if (!why->empty()) skipped = fmt::format("at {}: {}", LabelOf(width), *why);
       if (!skipped.empty() || !report.passed) break;

@@ -353,71 +353,6 @@ Going UnitJob::NotMeasuredBecauseEmulated() {
                             cases_.size(), services_.lane->device().model));
 }
 
-void UnitJob::UnloadModules() {
-  for (auto& [digest, built] : built_) {
-    for (const auto& [key, module] : built.modules) {
-      if (runner_->alive()) runner_->UnloadModule(module).IgnoreError();
-    }
-    built.modules.clear();
-  }
-}
-
-Going UnitJob::OnLane() {
-  FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
-  reference_ = kept_->reference.get();
-  if (!services_.lane->on_cpu()) EvaluateAhead();
-  Progress("waiting for the device");
-  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(services_.stop));
-  Progress("preparing the runner");
-  if (measures() && unit_.kind != UnitKind::kRegister) FETTLE_RETURN_IF_ERROR(FindCeilings());
-  const bool fresh = unit_.kind != UnitKind::kEvaluate;
-  FETTLE_ASSIGN_OR_RETURN(runner_, services_.lane->Runner(fresh, services_.stop));
-  const double before_ns = runner_->device_ns();
-  runner_->LimitDevice(unit_.device_cap_ms > 0 ? std::optional(DeviceLeft()) : std::nullopt);
-  const auto stages = [this]() -> Going {
-    if (unit_.kind == UnitKind::kRegister) return Register();
-    if (unit_.check_mode) {
-      FETTLE_ASSIGN_OR_RETURN(const bool clean, Verify(CaseSet::kChecked));
-      return clean ? RunCheckMode() : Going(false);
-    }
-    // Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
-    FETTLE_ASSIGN_OR_RETURN(bool right,
-                            Verify(screens() ? std::optional(CaseSet::kChecked) : std::nullopt));
-    if (!right) return false;
-    if (screens()) {
-      FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
-      if (!promising) return false;
-      FETTLE_ASSIGN_OR_RETURN(const bool measured, Measure());
-      if (!measured || !judge::IsContender(*result_.measurement, unit_.incumbent_ratio,
-                                           judge::AcceptanceRule())) {
-        return measured;  // It will not be confirmed.
-      }
-      return Verify(CaseSet::kTimed);
-    }
-    if (confirms()) {
-      FETTLE_ASSIGN_OR_RETURN(const bool clean, RunCheckMode());
-      if (!clean) return false;
-    }
-    if (measures()) return Measure();
-    return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
-  };
-  Going going = stages();
-  if (unit_.duty_span_s > 0 && going.ok() && runner_->alive() && !emulated()) {
-    FETTLE_RETURN_IF_ERROR(RunDuty());
-  }
-  result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
-  const bool spent = runner_->device_spent();
-  runner_->LimitDevice(std::nullopt);
-  UnloadModules();
-  const bool failed = !runner_->alive() && !services_.stop.stop_requested();
-  services_.lane->Done(failed);
-  runner_ = nullptr;
-  if (spent && !services_.stop.stop_requested()) return NoDeviceTime();
-  if (unit_.kind == UnitKind::kConfirm && going.ok() && *going) going = SanitizeWinner();
-  if (unit_.counters && going.ok()) FETTLE_RETURN_IF_ERROR(CountOnce());
-  return going;
-}
-
 std::chrono::milliseconds UnitJob::DeviceLeft() const {
   if (unit_.device_cap_ms <= 0) return std::chrono::hours(24);
   return std::chrono::milliseconds(
@@ -467,6 +402,8 @@ absl::Status UnitJob::CountOnce() {
     });
     report.absent = "no timed case runs here";
     if (timed != cases_.end()) {
+      FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold,
+                              services_.lane->Enter(LaneUse::kAlone, services_.stop));
       Progress(fmt::format("counting {}", timed->label));
       FETTLE_ASSIGN_OR_RETURN(const Replay replay, ReplayOf(*timed));
       const UnitStop limited(services_.stop, DeviceLeft());

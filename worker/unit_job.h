@@ -60,6 +60,13 @@ class UnitJob {
   absl::StatusOr<std::vector<BoundCase>> DrawHeldOut() const;
   Going CompileAll();
   Going OnLane();
+  Going OnDevice();
+  // Runs `stages` with a runner in runner_ while the unit holds its device.
+  Going Holding(LaneUse use, const std::function<Going()>& stages);
+  absl::StatusOr<std::unique_ptr<RunnerClient>> TakeRunner(LaneUse use);
+  // Takes what the stages left in runner_.
+  void GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner);
+  bool IsContender() const;
   Going Register();
   // On the cases of one set, or on all of them; adds to what was verified before.
   Going Verify(std::optional<CaseSet> only);
@@ -130,7 +137,6 @@ class UnitJob {
   Going NoDeviceTime();
   // Adds what a tool took that had the device since `start`.
   void ChargeTool(std::chrono::steady_clock::time_point start);
-  void UnloadModules();
   bool on_cpu() const { return services_.target.vendor == Vendor::kCpu; }
   bool confirms() const {
     return unit_.kind == UnitKind::kConfirm || unit_.kind == UnitKind::kRerun;
@@ -154,6 +160,7 @@ class UnitJob {
   nlohmann::json hot_ = nlohmann::json::object();     // By case label: TimeHot's medians.
   std::optional<VerificationReport> checked_on_cpu_;  // What CheckOnCpu saw.
   RunnerClient* runner_ = nullptr;                    // While on the lane.
+  std::unique_ptr<RunnerClient> own_;                 // Of a unit that shares no runner.
   std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
   Ceilings ceilings_;

@@ -182,7 +182,7 @@ absl::StatusOr<nlohmann::json> UnitRunnerImpl::CeilingsOf(const std::string& dev
     }
     LaneGate::Ticket ticket;
     if (lane->on_cpu()) ticket = gate_.EnterTiming(stop);
-    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane->Enter(stop));
+    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane->Enter(LaneUse::kAlone, stop));
     FETTLE_ASSIGN_OR_RETURN(const Ceilings ceilings, lane->GetCeilings(stop));
     return ToJson(ceilings);
   }

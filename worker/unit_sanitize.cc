@@ -62,6 +62,8 @@ Going UnitJob::SanitizeWinner() {
   } else if (cases.empty()) {
     findings = NotSanitized("no checked case is small enough");
   } else {
+    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold,
+                            services_.lane->Enter(LaneUse::kLarge, services_.stop));
     Progress(fmt::format("sanitizing {} cases", cases.size()));
     std::vector<Replay> calls;
     for (const BoundCase& one : cases) {

@@ -122,13 +122,13 @@ class Client {
 
 int Client::slots() const {
   if (options_.slots > 0) return options_.slots;
-  // One on each device, and others that compile meanwhile: on the cpu, where compiling waits for
+  // Those on each device, and others that compile meanwhile: on the cpu, where compiling waits for
   // timing, one more; for a GPU as many as there are cores.
-  constexpr int kMostAhead = 24;
+  constexpr int kMostAhead = 24, kOnGpu = 8;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   int slots = 0;
   for (const DeviceInfo& device : runner_.devices()) {
-    slots += device.target.vendor == Vendor::kCpu ? 2 : 1 + std::clamp(cores, 1, kMostAhead);
+    slots += device.target.vendor == Vendor::kCpu ? 2 : kOnGpu + std::clamp(cores, 1, kMostAhead);
   }
   if (runner_.devices().empty()) slots = std::min(cores, kMostAhead);  // It only compiles.
   return std::clamp(slots, 2, 64);

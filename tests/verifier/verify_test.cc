@@ -119,7 +119,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
     Verifier verifier(runner_, *reference_);
     VerifyOptions options;
     options.seed = seed_;
-    options.judged = &judged_;
+    options.judged = judged_.get();
     options.large_elements = large_elements_;
     options.sets_on_large = sets_on_large_;
     auto report = verifier.Verify(cases, options);
@@ -137,7 +137,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
   static Reference* reference_;
   HostDevice device_{GetParam()};
   InProcessRunner runner_{device_};
-  JudgementCache judged_;
+  std::unique_ptr<JudgementCache> judged_ = std::make_unique<JudgementCache>();
   std::int64_t large_elements_ = VerifyOptions{}.large_elements;
   bool sets_on_large_ = false;
   std::uint64_t seed_ = 42;
@@ -340,7 +340,7 @@ TEST_P(VerifyTest, EveryInputIsKnownAhead) {
           key(one.bound_case, one.input_seed, one.inputs, one.flip_tensor, one.flip_element);
       EXPECT_TRUE(ahead.contains(run)) << run;
     }
-    judged_ = JudgementCache();
+    judged_ = std::make_unique<JudgementCache>();
   }
   EXPECT_TRUE(SpecsAhead(cases_, {false, false, false}, {}).empty());
 }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/lane.h"
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "device/null_device.h"
+
+namespace fettle {
+namespace {
+
+using std::chrono::milliseconds;
+
+LaneOptions Options() {
+  LaneOptions options;
+  options.runner_path = std::string(FETTLE_BIN_DIR) + "/fettle-runner";
+  return options;
+}
+
+// A device that candidate code does not share a process with.
+DeviceInfo Shared() {
+  DeviceInfo device = MakeNullDevice()->info();
+  device.id = "null";
+  device.target.vendor = Vendor::kNvidia;
+  return device;
+}
+
+// A hold that another thread asked for.
+class Waiter {
+ public:
+  Waiter(Lane& lane, LaneUse use)
+      : hold_(std::async(std::launch::async,
+                         [&lane, use, stop = stop_.get_token()] { return lane.Enter(use, stop); })) {
+  }
+  bool Entered(milliseconds within) { return hold_.wait_for(within) == std::future_status::ready; }
+  absl::StatusOr<Lane::Hold> Take() { return hold_.get(); }
+  void Stop() { stop_.request_stop(); }
+
+ private:
+  std::stop_source stop_;
+  std::future<absl::StatusOr<Lane::Hold>> hold_;
+};
+
+constexpr milliseconds kSoon{10'000}, kNever{100};
+
+TEST(Lane, ChecksShareTheDeviceAndATimingHasItAlone) {
+  Lane lane(Shared(), Options());
+  auto first = lane.Enter(LaneUse::kChecks, {});
+  ASSERT_TRUE(first.ok());
+  Waiter second(lane, LaneUse::kChecks), large(lane, LaneUse::kLarge);
+  ASSERT_TRUE(second.Entered(kSoon));
+  ASSERT_TRUE(large.Entered(kSoon));
+  Waiter timing(lane, LaneUse::kAlone), another_large(lane, LaneUse::kLarge);
+  EXPECT_FALSE(timing.Entered(kNever));
+  EXPECT_FALSE(another_large.Entered(milliseconds(0)));
+  EXPECT_EQ(lane.load(), 5);
+  {
+    const auto ended = std::move(first);
+    const auto a = second.Take(), b = large.Take();
+  }
+  ASSERT_TRUE(timing.Entered(kSoon));
+  EXPECT_FALSE(another_large.Entered(kNever)) << "beside a timing";
+  Waiter late(lane, LaneUse::kChecks);
+  EXPECT_FALSE(late.Entered(kNever)) << "beside a timing";
+  { const auto ended = timing.Take(); }
+  EXPECT_TRUE(late.Entered(kSoon));
+  EXPECT_TRUE(another_large.Entered(kSoon));
+}
+
+TEST(Lane, ATimingThatWaitsHoldsBackChecksUnlessItWaitsForALargeOne) {
+  Lane lane(Shared(), Options());
+  auto large = lane.Enter(LaneUse::kLarge, {});
+  ASSERT_TRUE(large.ok());
+  Waiter timing(lane, LaneUse::kAlone);
+  EXPECT_FALSE(timing.Entered(kNever));
+  Waiter beside(lane, LaneUse::kChecks);
+  ASSERT_TRUE(beside.Entered(kSoon)) << "the timing has to wait anyway";
+  { const auto ended = std::move(large); }
+  Waiter late(lane, LaneUse::kChecks);
+  EXPECT_FALSE(late.Entered(kNever));
+  EXPECT_FALSE(timing.Entered(milliseconds(0)));
+  { const auto ended = beside.Take(); }
+  ASSERT_TRUE(timing.Entered(kSoon));
+  EXPECT_FALSE(late.Entered(kNever));
+  { const auto ended = timing.Take(); }
+  EXPECT_TRUE(late.Entered(kSoon));
+}
+
+TEST(Lane, ACancelledTimingLetsThoseInThatItHeldBack) {
+  Lane lane(Shared(), Options());
+  auto check = lane.Enter(LaneUse::kChecks, {});
+  ASSERT_TRUE(check.ok());
+  Waiter timing(lane, LaneUse::kAlone);
+  EXPECT_FALSE(timing.Entered(kNever));
+  Waiter late(lane, LaneUse::kChecks);
+  EXPECT_FALSE(late.Entered(kNever));
+  timing.Stop();
+  EXPECT_TRUE(absl::IsCancelled(timing.Take().status()));
+  EXPECT_TRUE(late.Entered(kSoon));
+}
+
+TEST(Lane, OnAProcessorEveryUnitIsAlone) {
+  DeviceInfo cpu = Shared();
+  cpu.target.vendor = Vendor::kCpu;
+  DeviceInfo emulated = Shared();
+  emulated.emulated = true;
+  for (const DeviceInfo& device : {cpu, emulated}) {
+    Lane lane(device, Options());
+    auto first = lane.Enter(LaneUse::kChecks, {});
+    ASSERT_TRUE(first.ok());
+    Waiter second(lane, LaneUse::kChecks);
+    EXPECT_FALSE(second.Entered(kNever));
+    { const auto ended = std::move(first); }
+    EXPECT_TRUE(second.Entered(kSoon));
+  }
+}
+
+TEST(Lane, NeverMixesATimingWithAnythingElse) {
+  Lane lane(Shared(), Options());
+  std::atomic<int> checks = 0, large = 0, alone = 0, most_checks = 0;
+  std::atomic<bool> mixed = false;
+  const auto work = [&](int thread) {
+    for (int i = 0; i < 150; ++i) {
+      const LaneUse use = (i + thread) % 7 == 0   ? LaneUse::kAlone
+                          : (i + thread) % 5 == 0 ? LaneUse::kLarge
+                                                  : LaneUse::kChecks;
+      std::atomic<int>& mine = use == LaneUse::kAlone   ? alone
+                               : use == LaneUse::kLarge ? large
+                                                        : checks;
+      const auto hold = lane.Enter(use, {});
+      ASSERT_TRUE(hold.ok());
+      ++mine;
+      if (large > 1 || alone > 1 || (alone == 1 && checks + large > 0)) mixed = true;
+      most_checks = std::max<int>(most_checks, checks);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      --mine;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 12; ++i) threads.emplace_back(work, i);
+  }
+  EXPECT_FALSE(mixed);
+  EXPECT_GT(most_checks, 1);
+  EXPECT_EQ(lane.load(), 0);
+}
+
+TEST(Lane, RunnersServeOneUseAndNoneOutlivesAFault) {
+  Lane lane(Shared(), Options());
+  auto first = lane.Take(LaneUse::kChecks, /*fresh=*/false, {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const pid_t pid = (*first)->pid();
+  lane.Return(LaneUse::kChecks, *std::move(first));
+  auto timing = lane.Take(LaneUse::kAlone, /*fresh=*/false, {});
+  ASSERT_TRUE(timing.ok());
+  EXPECT_NE((*timing)->pid(), pid) << "that keeps the inputs of large cases";
+  auto fresh = lane.Take(LaneUse::kChecks, /*fresh=*/true, {});
+  ASSERT_TRUE(fresh.ok());
+  EXPECT_NE((*fresh)->pid(), pid);
+  auto again = lane.Take(LaneUse::kChecks, /*fresh=*/false, {});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ((*again)->pid(), pid);
+
+  lane.Suspect();
+  EXPECT_EQ(lane.health(), "suspect");
+  lane.Return(LaneUse::kChecks, *std::move(again));  // From before the fault.
+  auto after = lane.Take(LaneUse::kChecks, /*fresh=*/false, {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_NE((*after)->pid(), pid);
+  EXPECT_EQ(lane.health(), "ok") << "its health check was passed";
+}
+
+}  // namespace
+}  // namespace fettle

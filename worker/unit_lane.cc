@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A unit on its device: what it verifies beside other units, what it times alone.
+
+#include <utility>
+
+#include "core/status_macros.h"
+#include "judge/accept.h"
+#include "worker/unit_job.h"
+
+namespace fettle {
+namespace {
+
+using Going = absl::StatusOr<bool>;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunnerClient>> UnitJob::TakeRunner(LaneUse use) {
+  if (own_ != nullptr && own_->alive()) return std::move(own_);
+  return services_.lane->Take(use, /*fresh=*/unit_.kind != UnitKind::kEvaluate, services_.stop);
+}
+
+void UnitJob::GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner) {
+  for (auto& [digest, built] : built_) {
+    for (const auto& [key, module] : built.modules) {
+      if (runner->alive()) runner->UnloadModule(module).IgnoreError();
+    }
+    built.modules.clear();
+  }
+  if (!runner->alive() && !services_.stop.stop_requested()) services_.lane->Suspect();
+  if (unit_.kind == UnitKind::kEvaluate) {
+    services_.lane->Return(use, std::move(runner));
+  } else {
+    own_ = std::move(runner);
+  }
+}
+
+Going UnitJob::Holding(LaneUse use, const std::function<Going()>& stages) {
+  const bool alone = use == LaneUse::kAlone && !services_.lane->hosts_candidate();
+  Progress(alone ? "waiting to have the device alone" : "waiting for the device");
+  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(use, services_.stop));
+  Progress("preparing the runner");
+  if (use == LaneUse::kAlone && measures() && unit_.kind != UnitKind::kRegister) {
+    FETTLE_RETURN_IF_ERROR(FindCeilings());
+  }
+  FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<RunnerClient> runner, TakeRunner(use));
+  runner_ = runner.get();
+  const double before_ns = runner_->device_ns();
+  runner_->LimitDevice(unit_.device_cap_ms > 0 ? std::optional(DeviceLeft()) : std::nullopt);
+  const Going going = stages();
+  result_.device_ns += static_cast<std::int64_t>(runner_->device_ns() - before_ns);
+  const bool spent = runner_->device_spent();
+  runner_->LimitDevice(std::nullopt);
+  runner_ = nullptr;
+  GiveRunnerBack(use, std::move(runner));
+  if (spent && !services_.stop.stop_requested()) return NoDeviceTime();
+  return going;
+}
+
+bool UnitJob::IsContender() const {
+  return judge::IsContender(*result_.measurement, unit_.incumbent_ratio, judge::AcceptanceRule());
+}
+
+// Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
+Going UnitJob::OnDevice() {
+  const bool hosts = services_.lane->hosts_candidate();
+  // Where nothing can run beside it, one hold and one runner serve the whole unit.
+  const auto holding = [this, hosts](LaneUse use, const std::function<Going()>& stages) -> Going {
+    return hosts ? stages() : Holding(use, stages);
+  };
+  const auto stages = [this, &holding]() -> Going {
+    if (unit_.kind == UnitKind::kRegister) {
+      return holding(LaneUse::kLarge, [this] { return Register(); });
+    }
+    const bool small = screens() || unit_.check_mode;
+    const auto verify = [this, small]() -> Going {
+      FETTLE_ASSIGN_OR_RETURN(const bool right,
+                              Verify(small ? std::optional(CaseSet::kChecked) : std::nullopt));
+      return right && (confirms() || unit_.check_mode) ? RunCheckMode() : Going(right);
+    };
+    const auto time = [this]() -> Going {
+      if (!screens()) return Measure();
+      FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
+      return promising ? Measure() : Going(false);
+    };
+    FETTLE_ASSIGN_OR_RETURN(const bool right,
+                            holding(small ? LaneUse::kChecks : LaneUse::kLarge, verify));
+    if (!right || unit_.check_mode) return right;
+    if (!measures()) return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
+    FETTLE_ASSIGN_OR_RETURN(const bool measured, holding(LaneUse::kAlone, time));
+    if (!measured || !screens() || !IsContender()) return measured;  // It will not be confirmed.
+    return holding(LaneUse::kLarge, [this] { return Verify(CaseSet::kTimed); });
+  };
+  return hosts ? Holding(LaneUse::kAlone, stages) : stages();
+}
+
+Going UnitJob::OnLane() {
+  FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
+  reference_ = kept_->reference.get();
+  if (!services_.lane->on_cpu()) EvaluateAhead();
+  Going going = OnDevice();
+  const bool passed = result_.verification && result_.verification->passed;
+  if (unit_.duty_span_s > 0 && passed && going.ok() && !emulated()) {
+    const auto load = [this]() -> Going {
+      FETTLE_RETURN_IF_ERROR(RunDuty());
+      return true;
+    };
+    const Going loaded = Holding(LaneUse::kAlone, load);
+    FETTLE_RETURN_IF_ERROR(loaded.status());
+  }
+  own_.reset();  // Tools start processes of their own.
+  if (unit_.kind == UnitKind::kConfirm && going.ok() && *going) going = SanitizeWinner();
+  if (unit_.counters && going.ok()) FETTLE_RETURN_IF_ERROR(CountOnce());
+  return going;
+}
+
+}  // namespace fettle
