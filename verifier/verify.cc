@@ -453,7 +453,7 @@ Verifier::Outcome Verifier::CheckCase(const CaseUnderTest& one, std::size_t inde
                                       CaseReport* report, Pass* pass) {
   const InputSpec spec = DeclaredSpec(options_, index);
   FETTLE_ASSIGN_OR_RETURN(std::optional<Failure> failure, TwoPoisons(one, spec, report, pass));
-  if (failure) return failure;
+  if (failure || options_.first_look) return failure;
   // The baseline may have run in between, in memory of its own.
   RunObservation again;
   RunRequest elsewhere = Request(one, spec);
@@ -539,11 +539,12 @@ absl::StatusOr<VerificationReport> Verifier::Verify(const std::vector<CaseUnderT
     FETTLE_ASSIGN_OR_RETURN(failure, CheckCase(cases[i], i, &one, &passes[i]));
     one.passed = !failure;
   }
-  if (!failure) {
+  if (options_.first_look) warnings_.emplace_back("a first look: declared inputs alone were tried");
+  if (!failure && !options_.first_look) {
     FETTLE_ASSIGN_OR_RETURN(failure, RemainingSets(cases, &report.cases, &failed_case));
     if (failure) report.cases[failed_case].passed = false;
   }
-  if (!failure) {
+  if (!failure && !options_.first_look) {
     FETTLE_ASSIGN_OR_RETURN(failure, RotatedOrder(cases, passes, &report.cases, &failed_case));
     if (failure) report.cases[failed_case].passed = false;
   }

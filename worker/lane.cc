@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/lane.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -90,14 +91,28 @@ bool Lane::MayEnter(LaneUse use) const {
   return checks == 0 && !large;
 }
 
-absl::StatusOr<Lane::Hold> Lane::Enter(LaneUse use, std::stop_token stop) {
+bool Lane::NobodyWaits() const {
+  return std::all_of(waiting_.begin(), waiting_.end(),
+                     [](const auto& one) { return one.second == 0; });
+}
+
+absl::StatusOr<Lane::Hold> Lane::Enter(LaneUse use, std::stop_token stop, Haste haste) {
   use = Actual(use);
   std::unique_lock lock(mutex_);
-  ++waiting_[use];
-  const bool mine =
-      changed_.wait(lock, stop, [this, use] { return MayEnter(use) || quarantined_; });
-  --waiting_[use];
-  if (!mine || quarantined_) changed_.notify_all();  // Those that this one held back.
+  bool mine = false;
+  if (haste == Haste::kPatient) {
+    ++patient_;
+    mine = changed_.wait_for(lock, stop, kPatience, [this, use] {
+      return (NobodyWaits() && MayEnter(use)) || quarantined_;
+    });
+    --patient_;
+  }
+  if (!mine) {
+    ++waiting_[use];
+    mine = changed_.wait(lock, stop, [this, use] { return MayEnter(use) || quarantined_; });
+    --waiting_[use];
+  }
+  changed_.notify_all();  // Those that this one held back.
   if (!mine) return absl::CancelledError("the unit was cancelled while it waited for its device");
   if (quarantined_) {
     return absl::UnavailableError(
@@ -117,7 +132,7 @@ void Lane::Leave(LaneUse use) {
 
 int Lane::load() const {
   const std::lock_guard lock(mutex_);
-  int units = 0;
+  int units = patient_;
   for (const auto& [use, count] : held_) units += count;
   for (const auto& [use, count] : waiting_) units += count;
   return units;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -77,8 +78,11 @@ class Lane {
     Lane* lane_;
     LaneUse use_;
   };
+  // Confirmations hold a device for seconds, a search for milliseconds: the patient let those who
+  // search go first, for kPatience at most.
+  enum class Haste { kSearching, kPatient };
   // kCancelled: `stop` was requested first. kUnavailable: the device is quarantined.
-  absl::StatusOr<Hold> Enter(LaneUse use, std::stop_token stop);
+  absl::StatusOr<Hold> Enter(LaneUse use, std::stop_token stop, Haste haste = Haste::kSearching);
   // Units that hold the lane or wait for it.
   int load() const;
   // At any time: "ok"; "suspect" after a crash until the device passes its health check;
@@ -122,10 +126,12 @@ class Lane {
   static constexpr std::size_t kTasks = 4;
   static constexpr int kRaiseTries = 3;
   static constexpr int kReferenceProcesses = 4;
-  static constexpr int kChecksAtOnce = 6;
+  static constexpr int kChecksAtOnce = 3;
+  static constexpr std::chrono::seconds kPatience{3};
 
   LaneUse Actual(LaneUse use) const { return hosts_candidate() ? LaneUse::kAlone : use; }
   bool MayEnter(LaneUse use) const;  // With mutex_ held.
+  bool NobodyWaits() const;          // Likewise.
   bool suspect() const { return faults_ != checked_; }
   void Leave(LaneUse use);
   void EndIdleRunners();
@@ -140,6 +146,7 @@ class Lane {
   // Guarded by mutex_, down to idle_.
   std::map<LaneUse, int> held_;
   std::map<LaneUse, int> waiting_;
+  int patient_ = 0;  // Who wait and let others go first; not in waiting_.
   bool quarantined_ = false;
   int failed_checks_ = 0;
   std::map<LaneUse, std::vector<std::unique_ptr<RunnerClient>>> idle_;

@@ -57,6 +57,7 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   options.max_blocks = std::max(options.min_blocks, request.max_blocks);
   options.pairs_per_block = std::max(1, request.pairs_per_block);
   options.warmup = nanoseconds(static_cast<std::int64_t>(request.warmup_seconds * 1e9));
+  options.shortest_sample = request.shortest_sample;
   options.enough = [least = request.min_blocks,
                     width = request.target_half_width](const std::vector<TimingBlock>& blocks) {
     const std::vector<double> ratios = judge::BlockLogRatios(blocks);

@@ -66,10 +66,15 @@ class UnitJob {
   absl::StatusOr<std::unique_ptr<RunnerClient>> TakeRunner(LaneUse use);
   // Takes what the stages left in runner_.
   void GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner);
+  absl::Status PrepareSearch();
+  Lane::Haste Haste() const {
+    return confirms() ? Lane::Haste::kPatient : Lane::Haste::kSearching;
+  }
   bool IsContender() const;
   Going Register();
-  // On the cases of one set, or on all of them; adds to what was verified before.
-  Going Verify(std::optional<CaseSet> only);
+  // On the cases of one set, or on all of them; adds to what was verified before. `first_look`: as
+  // VerifyOptions; what is verified after it replaces it.
+  Going Verify(std::optional<CaseSet> only, bool first_look = false);
   Going RunCheckMode();
   Going CheckModeAt(int lanes);
   // A GPU's would-be winner in check mode, before the device is held.
@@ -164,6 +169,7 @@ class UnitJob {
   std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
   Ceilings ceilings_;
+  bool looked_only_ = false;  // result_.verification is a first look.
 };
 
 }  // namespace fettle

@@ -38,7 +38,7 @@ void UnitJob::GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner) 
 Going UnitJob::Holding(LaneUse use, const std::function<Going()>& stages) {
   const bool alone = use == LaneUse::kAlone && !services_.lane->hosts_candidate();
   Progress(alone ? "waiting to have the device alone" : "waiting for the device");
-  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(use, services_.stop));
+  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(use, services_.stop, Haste()));
   Progress("preparing the runner");
   if (use == LaneUse::kAlone && measures() && unit_.kind != UnitKind::kRegister) {
     FETTLE_RETURN_IF_ERROR(FindCeilings());
@@ -57,20 +57,42 @@ Going UnitJob::Holding(LaneUse use, const std::function<Going()>& stages) {
   return going;
 }
 
+// What the first candidates would wait for: ceilings, and runners that are up.
+absl::Status UnitJob::PrepareSearch() {
+  Lane& lane = *services_.lane;
+  own_.reset();
+  Progress("waiting to have the device alone");
+  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane.Enter(LaneUse::kAlone, services_.stop));
+  Progress("measuring what the device can reach");
+  FETTLE_RETURN_IF_ERROR(FindCeilings());
+  Progress("preparing the runner");
+  for (const LaneUse use : {LaneUse::kAlone, LaneUse::kChecks}) {
+    FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<RunnerClient> runner,
+                            lane.Take(use, /*fresh=*/false, services_.stop));
+    lane.Return(use, std::move(runner));
+  }
+  return absl::OkStatus();
+}
+
 bool UnitJob::IsContender() const {
   return judge::IsContender(*result_.measurement, unit_.incumbent_ratio, judge::AcceptanceRule());
 }
 
-// Candidates that are wrong on small cases, or clearly slower, are not worth the large ones.
+// Candidates that are wrong on small cases, or clearly slower, are not worth the large ones. On a
+// GPU, where verifying small cases takes longer than screening, those that are clearly slower are
+// not worth that either.
 Going UnitJob::OnDevice() {
   const bool hosts = services_.lane->hosts_candidate();
   // Where nothing can run beside it, one hold and one runner serve the whole unit.
   const auto holding = [this, hosts](LaneUse use, const std::function<Going()>& stages) -> Going {
     return hosts ? stages() : Holding(use, stages);
   };
-  const auto stages = [this, &holding]() -> Going {
+  const auto stages = [this, hosts, &holding]() -> Going {
     if (unit_.kind == UnitKind::kRegister) {
-      return holding(LaneUse::kLarge, [this] { return Register(); });
+      FETTLE_ASSIGN_OR_RETURN(const bool accepted,
+                              holding(LaneUse::kLarge, [this] { return Register(); }));
+      if (accepted && !hosts && !unit_.job_id.empty()) FETTLE_RETURN_IF_ERROR(PrepareSearch());
+      return accepted;
     }
     const bool small = screens() || unit_.check_mode;
     const auto verify = [this, small]() -> Going {
@@ -78,8 +100,16 @@ Going UnitJob::OnDevice() {
                               Verify(small ? std::optional(CaseSet::kChecked) : std::nullopt));
       return right && (confirms() || unit_.check_mode) ? RunCheckMode() : Going(right);
     };
+    if (screens() && !hosts) {
+      const auto look = [this] { return Verify(CaseSet::kChecked, /*first_look=*/true); };
+      FETTLE_ASSIGN_OR_RETURN(const bool plausible, Holding(LaneUse::kChecks, look));
+      if (!plausible) return false;
+      const auto screen = [this] { return Screen(); };
+      FETTLE_ASSIGN_OR_RETURN(const bool promising, Holding(LaneUse::kAlone, screen));
+      if (!promising) return false;
+    }
     const auto time = [this]() -> Going {
-      if (!screens()) return Measure();
+      if (!screens() || result_.screening) return Measure();
       FETTLE_ASSIGN_OR_RETURN(const bool promising, Screen());
       return promising ? Measure() : Going(false);
     };

@@ -63,7 +63,7 @@ Going UnitJob::SanitizeWinner() {
     findings = NotSanitized("no checked case is small enough");
   } else {
     FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold,
-                            services_.lane->Enter(LaneUse::kLarge, services_.stop));
+                            services_.lane->Enter(LaneUse::kLarge, services_.stop, Haste()));
     Progress(fmt::format("sanitizing {} cases", cases.size()));
     std::vector<Replay> calls;
     for (const BoundCase& one : cases) {

@@ -141,8 +141,8 @@ Going UnitJob::Register() {
   return RunCheckMode();
 }
 
-Going UnitJob::Verify(std::optional<CaseSet> only) {
-  Progress("verifying");
+Going UnitJob::Verify(std::optional<CaseSet> only, bool first_look) {
+  Progress(first_look ? "looking at first outputs" : "verifying");
   std::vector<BoundCase> chosen = cases_;
   if (only) std::erase_if(chosen, [only](const BoundCase& one) { return one.set != *only; });
   Going going = true;
@@ -151,8 +151,11 @@ Going UnitJob::Verify(std::optional<CaseSet> only) {
                                          /*with_baseline=*/true, &going));
   if (!going.ok() || !*going) return going;
   Verifier verifier(*runner_, *reference_);
-  FETTLE_ASSIGN_OR_RETURN(VerificationReport report, verifier.Verify(cases, MakeVerifyOptions()));
-  if (result_.verification) {
+  VerifyOptions options = MakeVerifyOptions();
+  options.first_look = first_look;
+  FETTLE_ASSIGN_OR_RETURN(VerificationReport report, verifier.Verify(cases, options));
+  const bool replaces = std::exchange(looked_only_, first_look);
+  if (result_.verification && !replaces) {
     VerificationReport before = *std::move(result_.verification);
     std::move(report.cases.begin(), report.cases.end(), std::back_inserter(before.cases));
     std::move(report.warnings.begin(), report.warnings.end(), std::back_inserter(before.warnings));
@@ -227,8 +230,8 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
   if (!confirms()) {  // Chooses what to confirm, and decides nothing.
     request.max_blocks = request.min_blocks;
     request.min_blocks = judge::AcceptanceRule().min_blocks;
-    request.target_half_width = 0.003;
     request.pairs_per_block = 5;
+    if (!on_cpu()) request.shortest_sample = std::chrono::microseconds(100);
     // Screening ran just before.
     if (screens() && !services_.lane->on_cpu()) request.warmup_seconds = 0.02;
   }

@@ -33,6 +33,7 @@ namespace fettle::rtc {
 namespace {
 
 constexpr int kControl = 3;
+constexpr int kNice = 5;
 
 struct Child {
   int fd = -1;            // To the client, kept to say how the child ended.
@@ -55,13 +56,26 @@ void WatchClient(int fd) {
   }).detach();
 }
 
-[[noreturn]] void RunChild(const Library& library, int fd, const std::string& temporary) {
+// Has the library make, or take, the precompiled form of the request's prefix. What one process
+// made serves its children alone: it holds addresses.
+void Precompile(Request& request, const std::string& root) {
+  if (request.prefix.empty()) return;
+  request.source = request.prefix + "#pragma nv_hdrstop\n" + request.source;
+  request.options.insert(request.options.end(),
+                         {"--pch", "--pch-dir=" + root + "/pch", "--pch-messages=false",
+                          "--diag-suppress=20283"});  // "PCH creation disabled because #line".
+}
+
+[[noreturn]] void RunChild(const Library& library, const std::string& root, int fd,
+                           const std::string& temporary) {
   // Dies with the server; the server dies with its client.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   close(kControl);
+  // What is timed meanwhile needs a core at once; a compile can wait.
+  if (nice(kNice) == -1) errno = 0;
   setenv("TMPDIR", temporary.c_str(), 1);
   if (chdir(temporary.c_str()) != 0) _exit(90);
   const auto frame = ReadFrame(fd);
@@ -78,9 +92,22 @@ void WatchClient(int fd) {
   setrlimit(RLIMIT_CORE, &no_core);
   if (request.wall_seconds > 0) alarm(static_cast<unsigned>(request.wall_seconds));
   WatchClient(fd);
+  Precompile(request, root);
   const Reply reply = library.Compile(request);
   const bool sent = WriteFrame(fd, Frame::kReply, Pack(reply));
   _exit(sent ? 0 : 92);  // Not exit(): handlers of the libraries are not ours to run.
+}
+
+// In the server itself, so that children find it. The prefix names headers of the vendor alone.
+void Prepare(const Library& library, const std::string& root, int fd) {
+  const auto frame = ReadFrame(fd);
+  Request request;
+  if (frame.has_value() && frame->kind == Frame::kRequest && Unpack(frame->bytes, request)) {
+    Precompile(request, root);
+    WriteFrame(fd, Frame::kReply, Pack(library.Compile(request)));
+    WriteFrame(fd, Frame::kEnd, "0");
+  }
+  close(fd);
 }
 
 void Start(const Library& library, const std::string& root, int fd,
@@ -91,7 +118,7 @@ void Start(const Library& library, const std::string& root, int fd,
     return;
   }
   const pid_t pid = fork();
-  if (pid == 0) RunChild(library, fd, temporary);
+  if (pid == 0) RunChild(library, root, fd, temporary);
   if (pid < 0) {
     close(fd);
     std::error_code ignored;
@@ -139,9 +166,14 @@ int Serve(const Library& library, const std::string& root) {
     }
     Reap(children);
     if ((wait[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
-    const int fd = ReceiveDescriptor(kControl);
+    Purpose purpose = Purpose::kCompile;
+    const int fd = ReceiveDescriptor(kControl, purpose);
     if (fd < 0) break;
-    Start(library, root, fd, children);
+    if (purpose == Purpose::kPrepare) {
+      Prepare(library, root, fd);
+    } else {
+      Start(library, root, fd, children);
+    }
   }
   for (const auto& [pid, child] : children) {
     kill(pid, SIGKILL);
@@ -161,6 +193,8 @@ int Main(int argc, char** argv) {
   // comgr's own cache spoils the columns of diagnostics and replays old paths.
   setenv("AMD_COMGR_CACHE", "0", 1);
   setenv("TMPDIR", argv[2], 1);
+  std::error_code ignored;
+  std::filesystem::create_directory(std::string(argv[2]) + "/pch", ignored);
   BlockChildSignals();
   Hello hello;
   const auto library =

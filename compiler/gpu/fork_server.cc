@@ -121,11 +121,21 @@ class ForkServerImpl final : public ForkServer {
   }
 
   absl::StatusOr<rtc::Ending> Compile(const rtc::Request& request, std::stop_token stop) override {
+    return Ask(rtc::Purpose::kCompile, request, stop);
+  }
+
+  absl::StatusOr<rtc::Ending> Prepare(const rtc::Request& request, std::stop_token stop) override {
+    return Ask(rtc::Purpose::kPrepare, request, stop);
+  }
+
+ private:
+  absl::StatusOr<rtc::Ending> Ask(rtc::Purpose purpose, const rtc::Request& request,
+                                  const std::stop_token& stop) {
     FETTLE_ASSIGN_OR_RETURN(auto sockets, SocketPair());
     auto& [ours, theirs] = sockets;
     {
       const std::lock_guard lock(mutex_);
-      if (!rtc::SendDescriptor(control_.get(), theirs.get())) return Gone();
+      if (!rtc::SendDescriptor(control_.get(), theirs.get(), purpose)) return Gone();
     }
     theirs.reset();
     if (!rtc::WriteFrame(ours.get(), rtc::Frame::kRequest, rtc::Pack(request))) return Gone();
@@ -149,7 +159,6 @@ class ForkServerImpl final : public ForkServer {
     }
   }
 
- private:
   static absl::Status Gone() {
     return absl::UnavailableError("compile: the compile server ended; try again");
   }

@@ -26,6 +26,11 @@ class ForkServer {
 
   virtual const rtc::Hello& hello() const = 0;
 
+  // Precompiles the request's prefix for compiles to come with the same prefix, headers and options;
+  // its source must launch nothing. Others wait meanwhile. The library's result as in Compile.
+  virtual absl::StatusOr<rtc::Ending> Prepare(const rtc::Request& request,
+                                              std::stop_token stop) = 0;
+
   // Runs one compile to the child's end, whatever that is; the child enforces the request's limits.
   // kCancelled: `stop`. kUnavailable: the server is gone; start another.
   virtual absl::StatusOr<rtc::Ending> Compile(const rtc::Request& request,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -172,6 +173,29 @@ const std::string& DialectHeadersDigest() {
     return Sha256Hex(all);
   }();
   return digest;
+}
+
+std::string SlowHeadersOf(std::string_view source) {
+  constexpr std::string_view kSlow[] = {"cooperative_groups", "cuda/", "mma.h", "cub/", "cuda_fp8.h"};
+  std::istringstream lines{BlankNonCode(source)};
+  std::string headers;
+  bool slow = false;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<Directive> found = FindDirectives(line);
+    if (found.empty()) {
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      break;
+    }
+    const std::string& name = found.front().argument;
+    const std::size_t end = name.find('>');
+    if (found.front().name != "include" || !name.starts_with('<') || end == std::string::npos) break;
+    const std::string header = name.substr(1, end - 1);
+    slow = slow || std::any_of(std::begin(kSlow), std::end(kSlow), [&header](std::string_view one) {
+             return header.starts_with(one);
+           });
+    headers += "#include <" + header + ">\n";
+  }
+  return slow ? headers : std::string();
 }
 
 std::vector<Diagnostic> FindForeignCode(const CompileRequest& request) {

@@ -25,6 +25,11 @@ DialectHeaders HeadersFor(GpuFrontEnd front_end, Dialect dialect);
 // SHA-256 over all of them: part of a compiler's identity.
 const std::string& DialectHeadersDigest();
 
+// The system headers that `source` includes before anything else of its own, one "#include <...>"
+// to a line, where NVRTC takes long over one of them; else empty. After them, macros of a command
+// line mean the same as before: no such header looks at names that are not reserved.
+std::string SlowHeadersOf(std::string_view source);
+
 // What in `source` belongs to the other vendor than `vendor`: inline PTX or GCN assembly, wgmma,
 // mfma and other builtins, vendor libraries. One diagnostic each, that says so. A source may name
 // both under #if, so this only explains a rejection.

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -73,6 +74,18 @@ std::string VersionOfFile(const std::string& library) {
   return at == std::string::npos ? "unknown version" : name.substr(at + 4);
 }
 
+constexpr int kPrecompiles = 1208;       // The first NVRTC that precompiles headers: 12.8.
+constexpr std::size_t kMostPrefixes = 4;  // Each takes up to 100 MB of disk.
+
+// 1208 of "12.8".
+int VersionOf(std::string_view version) {
+  int major = 0, minor = 0;
+  const char* const end = version.data() + version.size();
+  const auto [dot, error] = std::from_chars(version.data(), end, major);
+  if (error == std::errc() && dot != end) std::from_chars(dot + 1, end, minor);
+  return 100 * major + minor;
+}
+
 // Functions without __device__, as constexpr ones that nvcc takes: NVRTC refuses them otherwise.
 constexpr char kUnannotated[] = "--device-as-default-execution-space";
 
@@ -113,6 +126,7 @@ class RtcCompiler final : public KernelCompiler {
     std::string builds = BuildIdOf(hello.library);
     for (const std::string& more : hello.more_libraries) builds += "+" + BuildIdOf(more);
     compiler_ = fmt::format("{} {} ({})", name(), version_, builds);
+    precompiles_ = options_.nvrtc && options_.precompile && VersionOf(version_) >= kPrecompiles;
     identity_ = fmt::format("{}; headers {}", compiler_, DialectHeadersDigest().substr(0, 16));
     if (options_.nvrtc) identity_ += fmt::format("; {}", kUnannotated);
     if (options_.nvrtc && options_.include_dirs.empty()) {
@@ -150,7 +164,9 @@ class RtcCompiler final : public KernelCompiler {
         !objections.empty()) {
       result = RejectionOf(std::move(objections));
     } else {
-      FETTLE_ASSIGN_OR_RETURN(const rtc::Ending ending, Run(WireRequest(request, options), stop));
+      rtc::Request wire = WireRequest(request, options);
+      const std::string headers = precompiles_ ? SlowHeadersOf(request.source) : std::string();
+      FETTLE_ASSIGN_OR_RETURN(const rtc::Ending ending, Run(std::move(wire), headers, stop));
       result = ResultOf(request, ending);
     }
     result.compiler = compiler_;
@@ -185,15 +201,59 @@ class RtcCompiler final : public KernelCompiler {
   }
 
   // A server that is gone (the kernel killed it for memory, say) is replaced once.
-  absl::StatusOr<rtc::Ending> Run(const rtc::Request& request, const std::stop_token& stop) {
+  absl::StatusOr<rtc::Ending> Run(const rtc::Request& request, const std::string& headers,
+                                  const std::stop_token& stop) {
     for (const bool last : {false, true}) {
       FETTLE_ASSIGN_OR_RETURN(const std::shared_ptr<ForkServer> server, Server());
-      auto ending = server->Compile(request, stop);
+      const bool precompiled = !headers.empty() && Prepared(*server, request, headers, stop);
+      auto ending =
+          server->Compile(precompiled ? BehindPrefix(request, headers) : request, stop);
       if (last || !absl::IsUnavailable(ending.status())) return ending;
       const std::lock_guard lock(mutex_);
-      if (server_ == server) server_.reset();
+      if (server_ == server) {
+        server_.reset();
+        prefixes_.clear();
+      }
     }
     return absl::InternalError("unreachable");
+  }
+
+  // A command line's macros would make each candidate's headers other ones; behind the headers, as
+  // definitions, they do not.
+  static rtc::Request BehindPrefix(rtc::Request request, const std::string& headers) {
+    std::string definitions;
+    std::erase_if(request.options, [&definitions](const std::string& option) {
+      if (!option.starts_with("-D")) return false;
+      const std::size_t equals = option.find('=');
+      definitions += fmt::format("#define {} {}\n", option.substr(2, equals - 2),
+                                 equals == std::string::npos ? "1" : option.substr(equals + 1));
+      return true;
+    });
+    request.prefix = headers;
+    request.source =
+        fmt::format("{}#line 1 \"{}\"\n{}", definitions, request.name, request.source);
+    return request;
+  }
+
+  // Whether the server holds these headers precompiled for these options. The first to ask has it
+  // make them; others compile without meanwhile.
+  bool Prepared(ForkServer& server, const rtc::Request& request, const std::string& headers,
+                const std::stop_token& stop) {
+    rtc::Request empty = BehindPrefix(request, headers);
+    const std::string key = fmt::format("{}{}", headers, fmt::join(empty.options, "\n"));
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = prefixes_.find(key);
+      if (known != prefixes_.end()) return known->second;
+      if (prefixes_.size() >= kMostPrefixes) return false;
+      prefixes_[key] = false;
+    }
+    empty.source = "extern \"C\" __global__ void fettle_nothing() {}\n";
+    empty.entries.clear();
+    const auto ending = server.Prepare(empty, stop);
+    const bool made = ending.ok() && ending->reply.has_value() && ending->reply->code == 0;
+    const std::lock_guard lock(mutex_);
+    return prefixes_[key] = made;
   }
 
   rtc::Request WireRequest(const CompileRequest& request, const GpuOptions& options) const {
@@ -270,7 +330,9 @@ class RtcCompiler final : public KernelCompiler {
   std::string version_, compiler_, identity_;
   std::vector<std::string> archs_;  // Set before the first Compile; empty: unknown.
   std::mutex mutex_;
-  std::shared_ptr<ForkServer> server_;  // Guarded by mutex_.
+  std::shared_ptr<ForkServer> server_;  // Guarded by mutex_, as is what follows.
+  std::map<std::string, bool> prefixes_;  // Headers and options: whether server_ holds them precompiled.
+  bool precompiles_ = false;              // Set before the first Compile.
 };
 
 }  // namespace

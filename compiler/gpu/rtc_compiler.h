@@ -22,7 +22,8 @@ struct RtcOptions {
   std::int64_t wall_seconds = 60, cpu_seconds = 60;
   std::int64_t address_space_bytes = std::int64_t{8} << 30;
   std::int64_t file_bytes = std::int64_t{256} << 20;
-  bool isolate = true;  // In bubblewrap, where it works.
+  bool isolate = true;     // In bubblewrap, where it works.
+  bool precompile = true;  // NVRTC from 12.8 on: headers that take long, once for all compiles.
 };
 
 // Compiles with NVRTC ("nvrtc", sm_*) or hiprtc ("hiprtc", gfx*), one child process per compile.

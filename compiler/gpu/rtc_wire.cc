@@ -115,6 +115,7 @@ std::string Pack(const Request& request) {
   Packer packer;
   packer.Add(request.name);
   packer.Add(request.source);
+  packer.Add(request.prefix);
   packer.Add(request.header_names);
   packer.Add(request.header_texts);
   packer.Add(request.options);
@@ -131,6 +132,7 @@ bool Unpack(std::string_view bytes, Request& request) {
   Unpacker in(bytes);
   in.Get(request.name);
   in.Get(request.source);
+  in.Get(request.prefix);
   in.Get(request.header_names);
   in.Get(request.header_texts);
   in.Get(request.options);
@@ -200,8 +202,8 @@ std::optional<ReceivedFrame> ReadFrame(int fd) {
   return frame;
 }
 
-bool SendDescriptor(int socket, int fd) {
-  char byte = 'c';
+bool SendDescriptor(int socket, int fd, Purpose purpose) {
+  char byte = static_cast<char>(purpose);
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -221,7 +223,7 @@ bool SendDescriptor(int socket, int fd) {
   return sent == 1;
 }
 
-int ReceiveDescriptor(int socket) {
+int ReceiveDescriptor(int socket, Purpose& purpose) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -236,6 +238,7 @@ int ReceiveDescriptor(int socket) {
   } while (got < 0 && errno == EINTR);
   const cmsghdr* head = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (head == nullptr || head->cmsg_type != SCM_RIGHTS) return -1;
+  purpose = static_cast<Purpose>(byte);
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
   return fd;

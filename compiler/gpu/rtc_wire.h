@@ -20,6 +20,8 @@ using Strings = std::vector<std::string>;
 struct Request {
   std::string name;  // Of the program: what diagnostics call it.
   std::string source;
+  // Lines before the source that the server precompiles (ForkServer::Prepare); empty: none.
+  std::string prefix;
   Strings header_names, header_texts;
   Strings options;
   Strings entries;  // Name expressions.
@@ -67,9 +69,11 @@ struct ReceivedFrame {
 };
 std::optional<ReceivedFrame> ReadFrame(int fd);
 
+// What the request that follows on a descriptor is for.
+enum class Purpose : char { kCompile = 'c', kPrepare = 'p' };
 // Hands a descriptor to the process at the other end of a socket.
-bool SendDescriptor(int socket, int fd);
+bool SendDescriptor(int socket, int fd, Purpose purpose);
 // -1: closed or damaged.
-int ReceiveDescriptor(int socket);
+int ReceiveDescriptor(int socket, Purpose& purpose);
 
 }  // namespace fettle::rtc

@@ -350,6 +350,87 @@ TEST(Nvrtc, SeesCompilesEndThoughTheLibraryHasThreads) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+TEST(Nvrtc, PrecompilesSlowHeadersOnceForAllCandidates) {
+  GpuCompilersOptions options = Options();
+  options.nvrtc_library = std::string(FETTLE_TEST_LIBRARIES) + "/libthreaded_nvrtc.so";
+  const auto compiler = FindGpuCompilerFor(*FindTarget("sm_90a"), options);
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const auto compile = [&](const std::string& source, const std::string& block) {
+    const auto result = (*compiler)->Compile({.target = *FindTarget("sm_90a"),
+                                              .source_name = "k.cu",
+                                              .source = source,
+                                              .macros = {{"BLOCK", block}},
+                                              .entries = {"k"}},
+                                             {});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->code_object : std::string();
+  };
+  const std::string slow =
+      "// A comment.\n#include <cooperative_groups.h>\n#include <cuda_fp16.h>\n"
+      "__global__ void k() {}\n";
+  for (const std::string block : {"64", "128"}) {
+    const std::string code = compile(slow, block);
+    EXPECT_TRUE(code.starts_with("#include <cooperative_groups.h>\n#include <cuda_fp16.h>\n"
+                                 "#pragma nv_hdrstop\n"))
+        << code;
+    EXPECT_NE(code.find("#define BLOCK " + block + "\n"), std::string::npos) << code;
+    EXPECT_NE(code.find("#line 1 \"k.cu\"\n" + slow), std::string::npos) << code;
+    EXPECT_NE(code.find("// option --pch\n"), std::string::npos) << code;
+    EXPECT_EQ(code.find("-DBLOCK"), std::string::npos) << code;
+    EXPECT_NE(code.find("// precompiled before: 1\n"), std::string::npos) << code;
+  }
+  // Not worth it, or not before everything else.
+  for (const std::string& plain :
+       {std::string("#include <cuda_fp16.h>\n__global__ void k() {}\n"), "#define X 1\n" + slow,
+        "__device__ int i;\n" + slow}) {
+    const std::string code = compile(plain, "64");
+    EXPECT_TRUE(code.starts_with(plain)) << code;
+    EXPECT_EQ(code.find("--pch"), std::string::npos) << code;
+    EXPECT_NE(code.find("-DBLOCK=64"), std::string::npos) << code;
+  }
+}
+
+// With the real library: the same code, the user's own lines, nothing of it in the log.
+TEST(Nvrtc, PrecompiledHeadersChangeNothing) {
+  GpuCompilerSearch& search = Found("nvrtc");
+  if (search.compiler == nullptr) GTEST_SKIP() << search.status;
+  RtcOptions plain_options;
+  plain_options.program = Options().program;
+  plain_options.precompile = false;
+  const auto plain = MakeRtcCompiler(plain_options);
+  if (!plain.ok()) GTEST_SKIP() << plain.status();
+  CompileRequest request{.target = *FindTarget("sm_90a"),
+                         .source_name = "k.cu",
+                         .source = "#include <cooperative_groups.h>\n"
+                                   "namespace cg = cooperative_groups;\n"
+                                   "extern \"C\" __global__ void k(int* p) {\n"
+                                   "  cg::this_thread_block().sync();\n"
+                                   "  p[cg::this_thread_block().thread_rank()] = BLOCK;\n}\n",
+                         .macros = {{"BLOCK", "64"}},
+                         .entries = {"k"}};
+  const auto expected = (*plain)->Compile(request, {});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  if (!expected->accepted) GTEST_SKIP() << "no CUDA headers: " << expected->log;
+  for (int i = 0; i < 2; ++i) {
+    const auto result = search.compiler->Compile(request, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->accepted) << Said(*result);
+    EXPECT_EQ(result->log, expected->log);
+    EXPECT_TRUE(result->code_object == expected->code_object);
+    std::printf("%s: %lld ms with precompiled headers, %lld ms without\n",
+                search.compiler->identity().c_str(),
+                static_cast<long long>(result->elapsed / std::chrono::milliseconds(1)),
+                static_cast<long long>(expected->elapsed / std::chrono::milliseconds(1)));
+  }
+  request.source += "int x = nothing;\n";
+  const auto wrong = search.compiler->Compile(request, {});
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  ASSERT_FALSE(wrong->accepted);
+  ASSERT_FALSE(wrong->diagnostics.empty());
+  EXPECT_EQ(wrong->diagnostics.front().file, "k.cu");
+  EXPECT_EQ(wrong->diagnostics.front().line, 7);
+}
+
 TEST(Nvrtc, MakesPtxOnRequest) {
   GpuCompilerSearch& search = Found("nvrtc");
   if (search.compiler == nullptr) GTEST_SKIP() << search.status;

@@ -122,6 +122,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
     options.judged = judged_.get();
     options.large_elements = large_elements_;
     options.sets_on_large = sets_on_large_;
+    options.first_look = first_look_;
     auto report = verifier.Verify(cases, options);
     EXPECT_TRUE(report.ok()) << report.status();
     return report.value_or(VerificationReport());
@@ -139,7 +140,7 @@ class VerifyTest : public ::testing::TestWithParam<bool> {
   InProcessRunner runner_{device_};
   std::unique_ptr<JudgementCache> judged_ = std::make_unique<JudgementCache>();
   std::int64_t large_elements_ = VerifyOptions{}.large_elements;
-  bool sets_on_large_ = false;
+  bool sets_on_large_ = false, first_look_ = false;
   std::uint64_t seed_ = 42;
   std::vector<BoundCase> cases_;
 };
@@ -222,6 +223,26 @@ TEST_P(VerifyTest, JudgesEqualBytesOnceOnADeviceThatTakesDigests) {
     p.y[p.rows - 1] += 1;
   });
   ExpectFails("wrong", "tolerance");
+}
+
+TEST_P(VerifyTest, AFirstLookDropsWhatIsPlainlyWrongInFewCalls) {
+  ASSERT_TRUE(Verify("honest").passed);
+  const std::size_t whole = runner_.requests().size();
+  first_look_ = true;
+  const VerificationReport looked = Verify("honest");
+  EXPECT_TRUE(looked.passed) << looked.failure.message;
+  EXPECT_EQ(looked.cases.size(), cases_.size());
+  ASSERT_EQ(looked.warnings.size(), 1u);
+  EXPECT_NE(looked.warnings[0].find("first look"), std::string::npos);
+  EXPECT_LE(runner_.requests().size() - whole, 4 * cases_.size());
+  EXPECT_LT(4 * (runner_.requests().size() - whole), whole);
+  Register("wrong", [](const Problem& p) {
+    Honest(p);
+    p.y[p.rows - 1] += 1;
+  });
+  ExpectFails("wrong", "tolerance");
+  Register("nothing", [](const Problem&) {});
+  ExpectFails("nothing", "poison_survived");
 }
 
 // Found on a GPU, where large timed cases come first: the turn of NaN fell on a case of one

@@ -33,10 +33,10 @@ DeviceInfo Shared() {
 // A hold that another thread asked for.
 class Waiter {
  public:
-  Waiter(Lane& lane, LaneUse use)
-      : hold_(std::async(std::launch::async,
-                         [&lane, use, stop = stop_.get_token()] { return lane.Enter(use, stop); })) {
-  }
+  Waiter(Lane& lane, LaneUse use, Lane::Haste haste = Lane::Haste::kSearching)
+      : hold_(std::async(std::launch::async, [&lane, use, haste, stop = stop_.get_token()] {
+          return lane.Enter(use, stop, haste);
+        })) {}
   bool Entered(milliseconds within) { return hold_.wait_for(within) == std::future_status::ready; }
   absl::StatusOr<Lane::Hold> Take() { return hold_.get(); }
   void Stop() { stop_.request_stop(); }
@@ -102,6 +102,29 @@ TEST(Lane, ACancelledTimingLetsThoseInThatItHeldBack) {
   timing.Stop();
   EXPECT_TRUE(absl::IsCancelled(timing.Take().status()));
   EXPECT_TRUE(late.Entered(kSoon));
+}
+
+TEST(Lane, ThePatientLetThoseWhoSearchGoFirstForAWhile) {
+  Lane lane(Shared(), Options());
+  auto timing = lane.Enter(LaneUse::kAlone, {});
+  ASSERT_TRUE(timing.ok());
+  Waiter confirming(lane, LaneUse::kAlone, Lane::Haste::kPatient);
+  EXPECT_FALSE(confirming.Entered(kNever));
+  Waiter searching(lane, LaneUse::kAlone);
+  EXPECT_FALSE(searching.Entered(kNever));
+  EXPECT_EQ(lane.load(), 3);
+  { const auto ended = std::move(timing); }
+  ASSERT_TRUE(searching.Entered(kSoon));
+  EXPECT_FALSE(confirming.Entered(kNever));
+  // Others that search keep coming: in the end it has its turn all the same.
+  std::jthread more([&lane](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      const auto hold = lane.Enter(LaneUse::kChecks, stop);
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+  });
+  { const auto ended = searching.Take(); }
+  EXPECT_TRUE(confirming.Entered(kSoon));
 }
 
 TEST(Lane, OnAProcessorEveryUnitIsAlone) {

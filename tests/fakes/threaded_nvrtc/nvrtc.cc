@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test only: NVRTC's calls with a "compiler" that copies its source. Like the real one on a machine
-// of many cores, it starts a thread when it first compiles, with whatever signals are unblocked
-// then.
+// Test only: NVRTC's calls with a "compiler" that copies its source, and below it the options and
+// how often this process and those it was forked from had precompiled headers before. Like the real
+// one on a machine of many cores, it starts a thread when it first compiles, with whatever signals
+// are unblocked then.
 #include <cstring>
 #include <string>
 
@@ -33,7 +34,13 @@ int nvrtcCreateProgram(Fake** program, const char* source, const char*, int, con
   *program = new Fake{source};
   return 0;
 }
-int nvrtcCompileProgram(Fake*, int, const char* const*) {
+int nvrtcCompileProgram(Fake* program, int count, const char* const* options) {
+  static int precompiled = 0;
+  program->source += "\n// precompiled before: " + std::to_string(precompiled) + "\n";
+  for (int i = 0; i < count; ++i) {
+    program->source += std::string("// option ") + options[i] + "\n";
+    if (std::strcmp(options[i], "--pch") == 0) ++precompiled;
+  }
   static const bool once = [] {
     pthread_t thread{};
     return pthread_create(&thread, nullptr, Wait, nullptr) == 0 && pthread_detach(thread) == 0;
