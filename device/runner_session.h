@@ -135,6 +135,7 @@ struct TimeRequest {
       0.005;  // Stop adding blocks when the interval of ln ratio is this narrow.
   double warmup_seconds = 0.2;
   std::chrono::nanoseconds shortest_sample{200'000};  // Shorter kernels are launched several times.
+  std::chrono::nanoseconds idle{5'000'000};           // Between blocks.
   std::chrono::nanoseconds time_cap = std::chrono::seconds(20);
   std::int64_t rotation_bytes = 0;  // 0: twice the last-level cache (256 MiB cap on cpu).
   bool cold = true;                 // Rotate buffers; else the same buffers each time.

@@ -76,37 +76,40 @@ bool Lane::MayEnter(LaneUse use) const {
     const auto found = counts.find(one);
     return found == counts.end() ? 0 : found->second;
   };
-  const int checks = count(held_, LaneUse::kChecks);
+  const bool checks = count(held_, LaneUse::kChecks) > 0;
   const bool large = count(held_, LaneUse::kLarge) > 0;
   if (count(held_, LaneUse::kAlone) > 0) return false;
   const bool wanted_alone = count(waiting_, LaneUse::kAlone) > 0;
   switch (use) {
     case LaneUse::kChecks:
-      return checks < kChecksAtOnce && (!wanted_alone || large);
+      return !checks && (!wanted_alone || large);
     case LaneUse::kLarge:
       return !large && !wanted_alone;
     case LaneUse::kAlone:
       break;
   }
-  return checks == 0 && !large;
+  return !checks && !large;
 }
 
-bool Lane::NobodyWaits() const {
-  return std::all_of(waiting_.begin(), waiting_.end(),
+bool Lane::NobodySearches() const {
+  return std::chrono::steady_clock::now() - searched_ >= kQuiet &&
+         std::all_of(waiting_.begin(), waiting_.end(),
                      [](const auto& one) { return one.second == 0; });
 }
 
 absl::StatusOr<Lane::Hold> Lane::Enter(LaneUse use, std::stop_token stop, Haste haste) {
   use = Actual(use);
+  const bool searching = haste == Haste::kSearching;
+  const auto patient_until = std::chrono::steady_clock::now() + kPatience;
   std::unique_lock lock(mutex_);
   bool mine = false;
-  if (haste == Haste::kPatient) {
-    ++patient_;
-    mine = changed_.wait_for(lock, stop, kPatience, [this, use] {
-      return (NobodyWaits() && MayEnter(use)) || quarantined_;
-    });
-    --patient_;
+  if (!searching) ++patient_;
+  while (!searching && !mine && !quarantined_ && !stop.stop_requested() &&
+         std::chrono::steady_clock::now() < patient_until) {
+    mine = changed_.wait_for(lock, stop, kQuiet / 10,
+                             [this, use] { return NobodySearches() && MayEnter(use); });
   }
+  if (!searching) --patient_;
   if (!mine) {
     ++waiting_[use];
     mine = changed_.wait(lock, stop, [this, use] { return MayEnter(use) || quarantined_; });
@@ -121,12 +124,14 @@ absl::StatusOr<Lane::Hold> Lane::Enter(LaneUse use, std::stop_token stop, Haste 
                     device_.id, kQuarantineAfter));
   }
   ++held_[use];
-  return Hold(this, use);
+  if (searching) searched_ = std::chrono::steady_clock::now();
+  return Hold(this, use, searching);
 }
 
-void Lane::Leave(LaneUse use) {
+void Lane::Leave(LaneUse use, bool searching) {
   const std::lock_guard lock(mutex_);
   --held_[use];
+  if (searching) searched_ = std::chrono::steady_clock::now();
   changed_.notify_all();
 }
 

@@ -42,8 +42,9 @@ struct LaneOptions {
 
 // What a unit does while it holds a device.
 enum class LaneUse {
-  kChecks,  // Verifies small cases, beside others that do.
-  kLarge,   // Verifies cases of any size, beside units that hold kChecks; one unit at a time.
+  kChecks,  // Verifies small cases; one unit at a time, since more gain nothing: a GPU gives its
+            // time to one process after another.
+  kLarge,   // Verifies cases of any size, beside a unit that holds kChecks; one unit at a time.
   kAlone,   // Times: nothing else runs on the device.
 };
 
@@ -67,19 +68,24 @@ class Lane {
   // Right to the device; gives it back when destroyed.
   class Hold {
    public:
-    Hold(Lane* lane, LaneUse use) : lane_(lane), use_(use) {}
-    Hold(Hold&& other) noexcept : lane_(std::exchange(other.lane_, nullptr)), use_(other.use_) {}
+    Hold(Lane* lane, LaneUse use, bool searching)
+        : lane_(lane), use_(use), searching_(searching) {}
+    Hold(Hold&& other) noexcept
+        : lane_(std::exchange(other.lane_, nullptr)),
+          use_(other.use_),
+          searching_(other.searching_) {}
     Hold& operator=(Hold&&) = delete;
     ~Hold() {
-      if (lane_ != nullptr) lane_->Leave(use_);
+      if (lane_ != nullptr) lane_->Leave(use_, searching_);
     }
 
    private:
     Lane* lane_;
     LaneUse use_;
+    bool searching_;
   };
   // Confirmations hold a device for seconds, a search for milliseconds: the patient let those who
-  // search go first, for kPatience at most.
+  // search go first, until none has for kQuiet, but wait no longer than kPatience.
   enum class Haste { kSearching, kPatient };
   // kCancelled: `stop` was requested first. kUnavailable: the device is quarantined.
   absl::StatusOr<Hold> Enter(LaneUse use, std::stop_token stop, Haste haste = Haste::kSearching);
@@ -105,6 +111,8 @@ class Lane {
   absl::StatusOr<std::unique_ptr<RunnerClient>> Take(LaneUse use, bool fresh, std::stop_token stop);
   // Keeps the runner for later holds of this use, unless it ended or candidate code ran in it.
   void Return(LaneUse use, std::unique_ptr<RunnerClient> runner);
+  // Ends the runners that nobody uses, and frees what they hold of the device's memory.
+  void EndIdleRunners();
   // A kernel crashed or hung: nothing on the device is to be trusted until its health check.
   void Suspect() { ++faults_; }
 
@@ -126,15 +134,13 @@ class Lane {
   static constexpr std::size_t kTasks = 4;
   static constexpr int kRaiseTries = 3;
   static constexpr int kReferenceProcesses = 4;
-  static constexpr int kChecksAtOnce = 3;
-  static constexpr std::chrono::seconds kPatience{3};
+  static constexpr std::chrono::milliseconds kPatience{3000}, kQuiet{250};
 
   LaneUse Actual(LaneUse use) const { return hosts_candidate() ? LaneUse::kAlone : use; }
   bool MayEnter(LaneUse use) const;  // With mutex_ held.
-  bool NobodyWaits() const;          // Likewise.
+  bool NobodySearches() const;       // Likewise.
   bool suspect() const { return faults_ != checked_; }
-  void Leave(LaneUse use);
-  void EndIdleRunners();
+  void Leave(LaneUse use, bool searching);
   RunnerClient::Options RunnerOptions() const;
   absl::StatusOr<std::unique_ptr<RunnerClient>> Start(std::stop_token stop);
   absl::StatusOr<Ceilings> MeasureOnce(std::stop_token stop) const;
@@ -147,6 +153,7 @@ class Lane {
   std::map<LaneUse, int> held_;
   std::map<LaneUse, int> waiting_;
   int patient_ = 0;  // Who wait and let others go first; not in waiting_.
+  std::chrono::steady_clock::time_point searched_;  // Somebody did last.
   bool quarantined_ = false;
   int failed_checks_ = 0;
   std::map<LaneUse, std::vector<std::unique_ptr<RunnerClient>>> idle_;

@@ -247,6 +247,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
                          {"target_half_width", request.target_half_width},
                          {"warmup_seconds", request.warmup_seconds},
                          {"shortest_sample_ns", request.shortest_sample.count()},
+                         {"idle_ns", request.idle.count()},
                          {"time_cap_ns", request.time_cap.count()},
                          {"rotation_bytes", request.rotation_bytes},
                          {"cold", request.cold},
@@ -265,7 +266,7 @@ nlohmann::json ToJson(const TimeRequest& request, nlohmann::json case_form) {
 absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, ReceivedCases& cases) {
   TimeRequest request;
   JsonReader reader(json, "time");
-  std::int64_t limit = 0, cap = 0, device_cap = 0, span = request.duty_span.count(), shortest = 0;
+  std::int64_t limit = 0, cap = 0, device_cap = 0, span = request.duty_span.count(), shortest = 0, idle = 0;
   reader.Nested("case", request.bound_case,
                 [&cases](const nlohmann::json& form) { return cases.Take(form); });
   reader.Nested("a", request.a, KernelFromJson);
@@ -279,6 +280,7 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, Rece
   reader.Get("target_half_width", request.target_half_width);
   reader.Get("warmup_seconds", request.warmup_seconds);
   reader.Get("shortest_sample_ns", shortest);
+  reader.Get("idle_ns", idle);
   reader.Get("time_cap_ns", cap);
   reader.Get("rotation_bytes", request.rotation_bytes);
   reader.Get("cold", request.cold);
@@ -293,6 +295,7 @@ absl::StatusOr<TimeRequest> TimeRequestFromJson(const nlohmann::json& json, Rece
   FETTLE_ASSIGN_OR_RETURN(request.duty_span, CheckLimit(span, "time.duty_span_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.launch_limit, CheckLimit(limit, "time.launch_limit_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.shortest_sample, CheckLimit(shortest, "time.shortest_sample_ns"));
+  FETTLE_ASSIGN_OR_RETURN(request.idle, CheckLimit(idle, "time.idle_ns"));
   FETTLE_ASSIGN_OR_RETURN(request.time_cap, CheckLimit(cap, "time.time_cap_ns"));
   if (device_cap != 0) {
     FETTLE_ASSIGN_OR_RETURN(request.device_cap, CheckLimit(device_cap, "time.device_cap_ns"));

@@ -22,6 +22,9 @@ constexpr std::int64_t kCpuRotationCap = std::int64_t{256} << 20;
 constexpr std::uint64_t kSecondSet = 0x9E3779B97F4A7C15ULL;  // Of the other input set's seed.
 constexpr int kScreenBlocks = 4;
 constexpr int kScreenPairs = 3;
+// On a GPU, whose blocks differ by some 0.1 %, two that are this slow leave nothing to find out.
+constexpr std::size_t kHopelessBlocks = 2;
+constexpr double kHopelessRatio = 0.85;
 
 std::int64_t RotationBytes(const TimeRequest& request, const Target& target) {
   if (request.rotation_bytes > 0) return request.rotation_bytes;
@@ -49,6 +52,14 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
       options.shortest_sample = std::chrono::microseconds(60);
       options.read_state = false;
     }
+    if (vendor != Vendor::kCpu) {
+      options.enough = [](const std::vector<TimingBlock>& blocks) {
+        const std::vector<double> ratios = judge::BlockLogRatios(blocks);
+        return ratios.size() >= kHopelessBlocks &&
+               std::all_of(ratios.begin(), ratios.end(),
+                           [](double ratio) { return ratio < std::log(kHopelessRatio); });
+      };
+    }
     options.min_warmup_launches = 2;
     options.idle = nanoseconds(0);
     return options;
@@ -58,6 +69,7 @@ TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {
   options.pairs_per_block = std::max(1, request.pairs_per_block);
   options.warmup = nanoseconds(static_cast<std::int64_t>(request.warmup_seconds * 1e9));
   options.shortest_sample = request.shortest_sample;
+  options.idle = request.idle;
   options.enough = [least = request.min_blocks,
                     width = request.target_half_width](const std::vector<TimingBlock>& blocks) {
     const std::vector<double> ratios = judge::BlockLogRatios(blocks);

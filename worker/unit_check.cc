@@ -175,7 +175,6 @@ Going UnitJob::CheckOnCpu() {
     Lane& lane = *services_.check_lane;
     Progress("waiting for the cpu to check on");
     FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane.Enter(LaneUse::kAlone, services_.stop));
-    FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
     for (const int width : CheckModeWidths()) {
       Progress(fmt::format("checking on the cpu at warp width {}", width));
       FETTLE_ASSIGN_OR_RETURN(const std::unique_ptr<RunnerClient> runner,

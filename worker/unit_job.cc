@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
@@ -290,7 +291,7 @@ Going UnitJob::CompileAll() {
   Progress("compiling");
   std::vector<BoundCase> supported, timed;
   for (const BoundCase& one : cases_) {
-    if (!supported_[one.label]) continue;
+    if (!supported_.at(one.label)) continue;
     supported.push_back(one);
     if (IsTimed(one)) timed.push_back(one);
   }
@@ -437,11 +438,23 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
     if (!allowed) return false;
     FETTLE_ASSIGN_OR_RETURN(const bool bound, BindCases());
     if (!bound) return false;
+    std::future<void> ahead;
+    if (services_.lane != nullptr) {
+      FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
+      reference_ = kept_->reference.get();
+      if (!services_.lane->on_cpu()) {
+        ahead = std::async(std::launch::async, [this] { EvaluateAhead(); });
+      }
+    }
     FETTLE_ASSIGN_OR_RETURN(const bool compiled, CompileAll());
     if (!compiled || unit_.kind == UnitKind::kCompile) return compiled;
     if (confirms() && !on_cpu()) {
       FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckOnCpu());
       if (!clean) return false;
+    }
+    if (ahead.valid()) {
+      Progress("computing the reference");
+      ahead.get();
     }
     return OnLane();
   };

@@ -61,14 +61,17 @@ class UnitJob {
   Going CompileAll();
   Going OnLane();
   Going OnDevice();
-  // Runs `stages` with a runner in runner_ while the unit holds its device.
+  // Runs `stages` with a runner in runner_ while the unit holds its device. Where the device's
+  // memory is short, once more with nobody beside it.
   Going Holding(LaneUse use, const std::function<Going()>& stages);
+  Going HoldOnce(LaneUse use, bool free_memory, const std::function<Going()>& stages);
   absl::StatusOr<std::unique_ptr<RunnerClient>> TakeRunner(LaneUse use);
   // Takes what the stages left in runner_.
   void GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner);
   absl::Status PrepareSearch();
   Lane::Haste Haste() const {
-    return confirms() ? Lane::Haste::kPatient : Lane::Haste::kSearching;
+    const bool patient = confirms() && !services_.lane->hosts_candidate();
+    return patient ? Lane::Haste::kPatient : Lane::Haste::kSearching;
   }
   bool IsContender() const;
   Going Register();
@@ -90,8 +93,7 @@ class UnitJob {
   // Compiles the check builds, both at once and before the device is held; what comes out of the
   // compiler's cache later is judged there.
   absl::Status BuildChecksAhead();
-  // Has the reference compute what a GPU's large cases will be judged by, before the device is
-  // held.
+  // Has the reference compute what a GPU's cases will be judged by, while others compile.
   void EvaluateAhead();
   bool screens() const {
     return unit_.kind == UnitKind::kEvaluate && measures() && unit_.screen &&

@@ -36,10 +36,18 @@ void UnitJob::GiveRunnerBack(LaneUse use, std::unique_ptr<RunnerClient> runner) 
 }
 
 Going UnitJob::Holding(LaneUse use, const std::function<Going()>& stages) {
+  Going going = HoldOnce(use, /*free_memory=*/false, stages);
+  if (!absl::IsResourceExhausted(going.status()) || services_.lane->hosts_candidate()) return going;
+  own_.reset();
+  return HoldOnce(LaneUse::kAlone, /*free_memory=*/true, stages);
+}
+
+Going UnitJob::HoldOnce(LaneUse use, bool free_memory, const std::function<Going()>& stages) {
   const bool alone = use == LaneUse::kAlone && !services_.lane->hosts_candidate();
   Progress(alone ? "waiting to have the device alone" : "waiting for the device");
   FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(use, services_.stop, Haste()));
   Progress("preparing the runner");
+  if (free_memory) services_.lane->EndIdleRunners();
   if (use == LaneUse::kAlone && measures() && unit_.kind != UnitKind::kRegister) {
     FETTLE_RETURN_IF_ERROR(FindCeilings());
   }
@@ -118,16 +126,15 @@ Going UnitJob::OnDevice() {
     if (!right || unit_.check_mode) return right;
     if (!measures()) return unit_.measure ? NotMeasuredBecauseEmulated() : Going(true);
     FETTLE_ASSIGN_OR_RETURN(const bool measured, holding(LaneUse::kAlone, time));
-    if (!measured || !screens() || !IsContender()) return measured;  // It will not be confirmed.
+    // A confirmation begins with the timed cases, and where it finds them wrong it is not counted.
+    // On a processor they are cheap to know before.
+    if (!measured || !screens() || !hosts || !IsContender()) return measured;
     return holding(LaneUse::kLarge, [this] { return Verify(CaseSet::kTimed); });
   };
   return hosts ? Holding(LaneUse::kAlone, stages) : stages();
 }
 
 Going UnitJob::OnLane() {
-  FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
-  reference_ = kept_->reference.get();
-  if (!services_.lane->on_cpu()) EvaluateAhead();
   Going going = OnDevice();
   const bool passed = result_.verification && result_.verification->passed;
   if (unit_.duty_span_s > 0 && passed && going.ok() && !emulated()) {

@@ -61,20 +61,22 @@ void UnitJob::EvaluateAhead() {
     if (kept_->computed_ahead.size() > 10'000) kept_->computed_ahead.clear();
     if (!kept_->computed_ahead.insert(unit_.seed).second) return;  // A unit with the same seed did.
   }
-  Progress("computing the reference");
   const VerifyOptions options = MakeVerifyOptions();
   std::vector<BoundCase> cases;
   std::vector<bool> supported;
   for (const BoundCase& one : cases_) {
-    if (screens() && one.set != CaseSet::kTimed) continue;
     cases.push_back(one);
-    supported.push_back(supported_[one.label]);
+    supported.push_back(supported_.at(one.label));
   }
   std::vector<std::pair<std::size_t, InputSpec>> wanted = SpecsAhead(cases, supported, options);
   for (std::size_t i = 0; i < cases.size() && unit_.measure; ++i) {
     if (cases[i].set != CaseSet::kTimed || !supported[i]) continue;
     wanted.emplace_back(i, InputSpec{TimedInputSeed(unit_.seed, /*attempt=*/0)});
   }
+  // Small ones are asked for first.
+  std::stable_sort(wanted.begin(), wanted.end(), [&cases](const auto& x, const auto& y) {
+    return ElementsOf(cases[x.first]) < ElementsOf(cases[y.first]);
+  });
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < wanted.size(); i = next++) {
@@ -231,7 +233,10 @@ Going UnitJob::TimeOne(BuiltKernel& a, const BoundCase& bound_case, Stage stage,
     request.max_blocks = request.min_blocks;
     request.min_blocks = judge::AcceptanceRule().min_blocks;
     request.pairs_per_block = 5;
-    if (!on_cpu()) request.shortest_sample = std::chrono::microseconds(100);
+    if (!on_cpu()) {
+      request.shortest_sample = std::chrono::microseconds(100);
+      request.idle = std::chrono::milliseconds(1);
+    }
     // Screening ran just before.
     if (screens() && !services_.lane->on_cpu()) request.warmup_seconds = 0.02;
   }
