@@ -228,7 +228,7 @@ class CaseRun:
                                               clock=time.monotonic)
         size, flops = self.case.work()
         self.report.update(work_bytes=size, work_flops=flops, calls_a_sample=count, sets=len(sets),
-                           blocks=len(next(iter(logs.values()))), estimate=bool(self.entry["spec"].get("work", {}).get("estimate")))
+                           blocks=len(next(iter(logs.values()), [])), estimate=bool(self.entry["spec"].get("work", {}).get("estimate")))
         for contender in contenders:
             us = medians[contender.label]
             self.report["contenders"].setdefault(contender.label, {}).update(
@@ -240,7 +240,7 @@ def child(arguments):
     import torch
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    torch.cuda.init()
+    torch.zeros(1, device="cuda")  # Makes the context current, which the driver's calls use.
     driver = kernels.Driver()
     prepared = json.loads((arguments.run / "prepared.json").read_text())
     wanted = [tuple(item.split(":")) for item in arguments.child.split(",")]

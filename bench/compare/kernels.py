@@ -79,7 +79,7 @@ class Driver:
     def function(self, module, symbol, shared):
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, symbol.encode())
-        if shared > 48 * 1024:
+        if shared > 0:
             self.call("cuFuncSetAttribute", function, 8, shared)  # Most dynamic shared memory.
         return function
 

@@ -248,7 +248,8 @@ def gdpa_parts(torch, case):
         keys, of_keys, inside = padded(torch, v["k_lens"], max(v["k_lens"]))
         mask = of_rows[:, :, None] & of_keys[:, None, :]
         if v["window"] >= 0:
-            far = torch.arange(mask.shape[1], device="cuda")[:, None] - torch.arange(mask.shape[2], device="cuda")[None, :]
+            row, key = torch.arange(max(v["q_lens"]), device="cuda"), torch.arange(max(v["k_lens"]), device="cuda")
+            far = row[:, None] - key[None, :]
             mask = mask & (far.abs() <= v["window"])[None]
         case.gdpa = rows, queries, keys, inside, mask[:, None]
     return case.gdpa

@@ -14,6 +14,7 @@ T975 = [0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 ROUNDS = 6          # Of a block, after one that is thrown away in the first block.
 LEAST_BLOCKS, MOST_BLOCKS = 10, 30
 SAMPLE_US = 200.0   # A sample lasts at least so long, where the calls may be repeated.
+SLOW_US = 5e5       # A sample that takes longer is seen once, and is not interleaved.
 
 
 def interval(logs):
@@ -43,7 +44,10 @@ class Contender:
                 call()
             events[1].record()
             self.torch.cuda.synchronize()
-        return events[0].elapsed_time(events[1]) * 1e3 / len(self.calls)
+            spent = events[0].elapsed_time(events[1]) * 1e3
+            if spent > SLOW_US:
+                break
+        return spent / len(self.calls)
 
     def prepare(self, repeats):
         self.repeats = repeats
@@ -80,6 +84,12 @@ def measure(torch, contenders, seconds, repeatable=True, clock=None):
     """Medians in us a call, and log ratios of each block: {label: us}, {label: [log(us) of each block]}, calls a sample."""
     estimates = {c.label: c.estimate_us() for c in contenders}
     sets = len(contenders[0].calls)
+    slow = [c for c in contenders if estimates[c.label] * sets > SLOW_US]
+    for contender in slow:
+        contender.mode = "one sample, not interleaved: no interval"
+    contenders = [c for c in contenders if c not in slow]
+    if not contenders:
+        return estimates, {}, sets
     shortest = min(estimates.values()) * sets
     repeats = max(1, min(64, math.ceil(SAMPLE_US / max(shortest, 1e-3)))) if repeatable else 1
     for contender in contenders:
@@ -120,7 +130,8 @@ def measure(torch, contenders, seconds, repeatable=True, clock=None):
             break
         if blocks >= LEAST_BLOCKS and all(precise(logs, a.label, contenders[0].label) for a in contenders[1:]):
             break
-    return {label: statistics.median(values) for label, values in samples.items()}, logs, calls
+    medians = {label: statistics.median(values) for label, values in samples.items()}
+    return {**{c.label: estimates[c.label] for c in slow}, **medians}, logs, calls
 
 
 def ratio_of(logs, slow, fast):
