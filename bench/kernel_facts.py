@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--parallel", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
-    arguments.results, arguments.bundle = [], []
+    arguments.results, arguments.bundle, arguments.sweep = [], [], 0
     fettle = pathlib.Path(os.environ.get("FETTLE_BIN", SOURCE / "build" / "bin")) / "fettle"
     work = []
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def main():
             if arguments.tasks and name not in arguments.tasks:
                 continue
             case = cases.Case(task, cases.timed_cases(task)[0][1], TARGETS[arguments.target])
-            for label, kernel in found_kernels(arguments, name, task):
+            for label, kernel in found_kernels(arguments, name, task, case):
                 work.append((name, label, dict(kernel), case, arguments.target, pathlib.Path(folder), fettle))
         with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
             rows = [row for part in pool.map(build, work) for row in part]

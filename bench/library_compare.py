@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of tasks beside the closest PyTorch call, timed in the same run by the same method (docs/measurement.md).
 
-    bench/run library_compare --prepare FOLDER [--tasks NAME ...] [--target sm_90a] [--round FOLDER ...] [--results FILE ...]
-                              [--bundle FOLDER ...]
+    bench/run library_compare --prepare FOLDER [--tasks NAME ...] [--target sm_90a] [--round FOLDER ...] [--sweep N]
+                              [--results FILE ...] [--bundle FOLDER ...]
     bench/run library_compare --run FOLDER --out ROWS.jsonl [--tasks NAME ...] [--seconds 1.5] [--limit 60] [--no-compile] [--warm]
     bench/run library_compare --table ROWS.jsonl [--ceiling 4244]
 
 --prepare needs fettle (FETTLE_BIN) and PyYAML but no GPU: it compiles for each timed case the task's own kernel (declared), the values
 that a main_job found (tuned, from its results.json), the kernels of a round of bench/external with their own values and what bundles
-hold, and writes objects and prepared.json to FOLDER. --run needs PyTorch and a driver, not fettle: for each case it makes inputs,
-checks every kernel against PyTorch's results, times all side by side, and appends a row to ROWS.jsonl as soon as it has one. A task
-that fails, hangs (--limit seconds a case) or takes the context down costs its own case. --warm first lets torch.compile fill its
-cache, several tasks at a time, before anything is timed. --table prints the rows as a table for docs/results.
+hold, with --sweep also N other values of each of a round's kernels, and writes objects and prepared.json to FOLDER.
+
+--run needs PyTorch and a driver, not fettle: for each case it makes inputs, checks every kernel against PyTorch's results, times all side
+by side, and appends a row to ROWS.jsonl as soon as it has one. A task that fails, hangs (--limit seconds a case) or takes the context
+down costs its own case. --warm first lets torch.compile fill its cache, several tasks at a time, before anything is timed.
+
+--table prints the rows as a table for docs/results, and the kernels of each task in the order of their speed.
 """
 import argparse
 import concurrent.futures
@@ -20,6 +23,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import time
@@ -42,7 +46,23 @@ def all_tasks():
     return tasks
 
 
-def found_kernels(arguments, folder, task):
+def other_values(kernel, case, count):
+    """Up to `count` further values that the constraints allow: first one change at a time, then drawn ones."""
+    tunables, given = kernel["tunables"], kernel["values"]
+    tried = [{**given, name: value} for name, choices in tunables.items() for value in choices]
+    draw = random.Random(11)
+    draw.shuffle(tried)
+    tried += [{name: draw.choice(choices) for name, choices in tunables.items()} for _ in range(20 * count)]
+    out = []
+    for values in tried:
+        if len(out) == count:
+            break
+        if values != given and values not in out and all(case(text, values) for text in kernel.get("constraints", [])):
+            out.append(values)
+    return out
+
+
+def found_kernels(arguments, folder, task, case):
     """(label, kernel) of what is to be compared for a task."""
     own = task["baseline"]
     base = SOURCE / "tasks" / folder / own["source"]
@@ -59,7 +79,11 @@ def found_kernels(arguments, folder, task):
             if proposal["task"] == folder:
                 kernel = json.loads((round_folder / proposal["file"]).read_text())
                 kernel["file"] = str(((round_folder / proposal["file"]).parent / kernel["source_file"]).resolve())
-                yield f"{round_folder.name}/{pathlib.Path(proposal['file']).stem}", kernel
+                label = f"{round_folder.name}/{pathlib.Path(proposal['file']).stem}"
+                yield label, kernel
+                for values in other_values(kernel, case, arguments.sweep):
+                    changed = ",".join(f"{k}={v}" for k, v in values.items() if v != kernel["values"][k])
+                    yield f"{label} {changed}", {**kernel, "values": values}
     for bundle in arguments.bundle:
         manifest = json.loads((bundle / "manifest.json").read_text())
         for variant in manifest["variants"]:
@@ -82,25 +106,26 @@ def prepare(arguments):
         for position, given in cases.timed_cases(task):
             row = {"position": position, "case": given, "kernels": []}
             entry["cases"].append(row)
-            for label, kernel in found_kernels(arguments, folder, task):
+            case = cases.Case(task, given, H200)
+            for label, kernel in found_kernels(arguments, folder, task, case):
                 kernel = {key: kernel[key] for key in ("file", "values", "launches", "workspace") if key in kernel}
                 kernel["label"] = label
-                kernel["object"] = f"{folder}_{position}_{label.replace('/', '_')}"
+                kernel["object"] = f"{folder}_{position}_{len(row['kernels'])}"
                 row["kernels"].append(kernel)
-                work.append((kernel, task, given))
+                work.append((kernel, case))
 
     def build(item):
-        kernel, task, given = item
+        kernel, case = item
         try:
-            report = kernels.compile_kernel(fettle, kernel, cases.Case(task, given, H200), out, arguments.target)
+            report = kernels.compile_kernel(fettle, kernel, case, out, arguments.target)
             kernel.update(symbols=dict(zip(report["entries"], report["symbols"])))
         except Exception as error:  # The others are still compared.
             kernel["error"] = f"{type(error).__name__}: {error}"[:800]
-        print(f"{kernel['object']}: {kernel.get('error', 'compiled')}", flush=True)
+        print(f"{kernel['object']} {kernel['label']}: {kernel.get('error', 'compiled')}", flush=True)
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
         list(pool.map(build, work))
     (out / "prepared.json").write_text(json.dumps(prepared))
-    failed = sum("error" in kernel for kernel, _, _ in work)
+    failed = sum("error" in kernel for kernel, _ in work)
     print(f"{out}/prepared.json: {len(work) - failed} of {len(work)} kernels compiled")
     return 1 if failed else 0
 
@@ -327,6 +352,7 @@ def run(arguments):
     supervise(arguments, wanted, arguments.out, False)
     print(f"measured in {time.monotonic() - begun:.0f} s", flush=True)
     print(table(rows_of(arguments.out), arguments.ceiling))
+    print(ranking(rows_of(arguments.out)))
     return 0
 
 
@@ -364,6 +390,25 @@ def table(rows, ceiling):
     return "\n".join(lines)
 
 
+def ranking(rows):
+    """Of each task the kernels by the geometric mean of their speed-up over the declared one, over all cases that they ran."""
+    lines = []
+    by_task = {}
+    for row in rows:
+        if row.get("ratios"):
+            by_task.setdefault(row["task"], []).append(row)
+    for task, of_task in by_task.items():
+        logs = {}
+        for row in of_task:
+            for label, contender in row["contenders"].items():
+                if "us" in contender and "us" in row["contenders"].get("declared", {}):
+                    logs.setdefault(label, []).append(math.log(row["contenders"]["declared"]["us"] / contender["us"]))
+        whole = {label: math.exp(sum(of) / len(of)) for label, of in logs.items() if len(of) == len(of_task)}
+        for label, ratio in sorted(whole.items(), key=lambda item: -item[1]):
+            lines.append(f"{task}: {ratio:7.3f}x over declared, {len(of_task)} cases, {label}")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepare", type=pathlib.Path)
@@ -372,6 +417,7 @@ def main():
     parser.add_argument("--tasks", nargs="*", default=[])
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--round", type=pathlib.Path, nargs="*", default=[])
+    parser.add_argument("--sweep", type=int, default=0)
     parser.add_argument("--results", type=pathlib.Path, nargs="*", default=[])
     parser.add_argument("--bundle", type=pathlib.Path, nargs="*", default=[])
     parser.add_argument("--parallel", type=int, default=max(1, (os.cpu_count() or 2) // 2))
@@ -388,6 +434,7 @@ def main():
         return prepare(arguments)
     if arguments.table:
         print(table(rows_of(arguments.table), arguments.ceiling))
+        print(ranking(rows_of(arguments.table)))
         return 0
     if arguments.child:
         return child(arguments)
