@@ -11,8 +11,8 @@ that a main_job found (tuned, from its results.json), the kernels of a round of 
 hold, with --sweep also N other values of each of a round's kernels, and writes objects and prepared.json to FOLDER.
 
 --run needs PyTorch and a driver, not fettle: for each case it makes inputs, checks every kernel against PyTorch's results, times all side
-by side, and appends a row to ROWS.jsonl as soon as it has one. A task that fails, hangs (--limit seconds a case) or takes the context
-down costs its own case. --warm first lets torch.compile fill its cache, several tasks at a time, before anything is timed.
+by side, and appends a row to ROWS.jsonl as soon as it has one. A case that fails or hangs (--limit seconds
+without a word) costs itself; a kernel that takes the process down is left out of its case. --warm first lets torch.compile fill its cache, several tasks at a time, before anything is timed.
 
 --table prints the rows as a table for docs/results, and the kernels of each task in the order of their speed.
 """
@@ -229,6 +229,10 @@ class CaseRun:
             return None
         for kernel in self.row["kernels"]:
             label = kernel["label"]
+            if [self.entry["task"], self.row["position"], label] in self.arguments.without:
+                self.note(label, "took the process or its context down")
+                continue
+            say(self.arguments.out, {"trying": [self.entry["task"], self.row["position"], label]})
             try:
                 bound = self.bound(kernel, sets)
                 agree, mine = self.check(label, bound, sets, expected)
@@ -281,12 +285,11 @@ def child(arguments):
                 report = {"task": entry["task"], "position": row["position"], "error": f"out of memory: {str(error)[:200]}"}
             except Exception as error:
                 report = {"task": entry["task"], "position": row["position"], "error": f"{type(error).__name__}: {error}"[:800]}
-                say(arguments.out, report)
                 try:
                     torch.cuda.synchronize()
                 except Exception:
-                    return 3  # The context is lost; the parent starts another child.
-                report = None
+                    print(f"{entry['task']} {row['position']}: {error}", flush=True)
+                    return 3  # The context is lost: the parent starts another child.
             if report is not None:
                 say(arguments.out, report)
             run = None
@@ -306,11 +309,13 @@ def rows_of(path):
 
 
 def supervise(arguments, wanted, out, warming):
-    """Runs children until every case had its turn. A child that says nothing for --limit seconds is ended."""
+    """Runs children until every case had its turn. A child that says nothing for --limit seconds is ended. What a kernel took down
+    is repeated without that kernel."""
+    without = []
     while wanted:
         before = len(rows_of(out))
         command = [sys.executable, __file__, "--run", str(arguments.run), "--out", str(out), "--seconds", str(arguments.seconds),
-                   "--child", ",".join(f"{task}:{position}" for task, position in wanted)]
+                   "--child", ",".join(f"{task}:{position}" for task, position in wanted), "--without", json.dumps(without)]
         command += ["--no-compile"] * arguments.no_compile + ["--warming"] * warming
         process = subprocess.Popen(command)
         heard, seen = time.monotonic(), before
@@ -324,13 +329,19 @@ def supervise(arguments, wanted, out, warming):
                 process.wait()
         rows = rows_of(out)[before:]
         begun = [tuple(row["begin"]) for row in rows if "begin" in row]
-        ended = {(row["task"], row["position"]) for row in rows if "task" in row}
-        if process.returncode != 0 and begun and begun[-1] not in ended and not warming:
-            say(out, {"task": begun[-1][0], "position": begun[-1][1],
-                      "error": f"the process ended with {process.returncode}, or was silent for {arguments.limit} s"})
-        if process.returncode != 0 and not begun:
+        if not begun:
             print(f"no case begun: exit {process.returncode}", flush=True)
             return
+        ended = {(row["task"], row["position"]) for row in rows if "task" in row}
+        if process.returncode != 0 and begun[-1] not in ended and not warming:
+            tried = [row["trying"] for row in rows if "trying" in row and tuple(row["trying"][:2]) == begun[-1]]
+            if tried and tried[-1] not in without:
+                without.append(tried[-1])
+                print(f"{' '.join(map(str, tried[-1]))}: exit {process.returncode}; again without it", flush=True)
+                begun.pop()
+            else:
+                say(out, {"task": begun[-1][0], "position": begun[-1][1],
+                          "error": f"the process ended with {process.returncode}, or was silent for {arguments.limit} s"})
         wanted = [item for item in wanted if item not in begun]
 
 
@@ -429,6 +440,7 @@ def main():
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--warming", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--without", type=json.loads, default=[], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.prepare:
         return prepare(arguments)
