@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives jobs of proposer external with the kernels of bench/external, one round a call.
 
-    bench/run external_run --round bench/external/round1 [--target sm_90a] [--data FOLDER]
+    bench/run external_run --round bench/external/round1 [--tasks NAME ...] [--target sm_90a] [--data FOLDER]
         [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--state FILE.tar.gz] [--pack FOLDER]
 
 Starts a server on the data folder, submits one job for each task of the round that has none there yet,
@@ -58,7 +58,8 @@ class Round:
         self.end = time.monotonic() + arguments.limit
         self.folder = arguments.round
         self.plan = json.loads((self.folder / "round.json").read_text())
-        self.proposals = self.plan["proposals"]
+        self.proposals = [proposal for proposal in self.plan["proposals"]
+                          if not arguments.tasks or proposal["task"] in arguments.tasks]
         self.out = arguments.out
         self.out.mkdir(parents=True, exist_ok=True)
         self.jobs_file = arguments.data / "external_jobs.json"  # Task to job id.
@@ -194,6 +195,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("external_data"))
     parser.add_argument("--round", type=pathlib.Path, required=True)
+    parser.add_argument("--tasks", nargs="*", default=[], help="of the round's tasks only these")
     parser.add_argument("--target", default="auto")
     parser.add_argument("--candidates", type=int, default=200)
     parser.add_argument("--tune-share", type=float, default=0.3)
