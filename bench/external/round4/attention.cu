@@ -152,6 +152,7 @@ __device__ __forceinline__ void Multiply(float (&sums)[4], const unsigned (&a)[4
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
   const int lane = threadIdx.x % 32;
+#pragma unroll 1
   for (int pair = 0; pair < 8; ++pair) {
     const int from = lane / 4 * 4 + pair % 4;
     const unsigned top = __shfl_sync(0xffffffffu, pair < 4 ? a[0] : a[2], from);

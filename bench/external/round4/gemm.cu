@@ -3,8 +3,8 @@
 // warpgroup kRows times 64 rows of it in registers, and walks the depth 64 at a time through a ring
 // of shared tiles in the swizzled layout that wgmma reads: A by rows of 64 depths, B as it lies, by
 // rows of 64 columns. The ring is filled by asynchronous copies, as wide as the rows allow. The
-// plan takes the large tile where enough of them fill the device. Elsewhere than on sm_90a the same
-// tiles are multiplied by plain code.
+// plan takes large tiles for long depths, if they fill the device. Elsewhere than on sm_90a the
+// same tiles are multiplied by plain code.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -279,6 +279,11 @@ __device__ __forceinline__ void Place(int m, int n, int* row0, int* col0) {
 }
 
 template <typename T>
+struct alignas(4) Pair {
+  T at[2];
+};
+
+template <typename T>
 __device__ __forceinline__ unsigned PairOf(float x, float y) {
   T pair[2];
   Put(pair, x);
@@ -329,9 +334,15 @@ __device__ __forceinline__ void Write(const float (&sums)[kRows][kN / 2], const 
           const int at = (block * 4 + j) * 4 + half * 2,
                     col = col0 + (block * 4 + j) * 8 + quad * 2;
           float x = alpha * sums[i][at], y = alpha * sums[i][at + 1];
-          if (beta != 0.0f && row < m) {  // Without beta, c may hold anything.
-            if (col < n) x += beta * ToFloat(c[start + col]);
-            if (col + 1 < n) y += beta * ToFloat(c[start + col + 1]);
+          if (beta != 0.0f && row < m && col < n) {  // Without beta, c may hold anything.
+            if (n % 2 == 0) {
+              const Pair<T> old = *reinterpret_cast<const Pair<T>*>(c + start + col);
+              x += beta * ToFloat(old.at[0]);
+              y += beta * ToFloat(old.at[1]);
+            } else {
+              x += beta * ToFloat(c[start + col]);
+              if (col + 1 < n) y += beta * ToFloat(c[start + col + 1]);
+            }
           }
           pairs[j] = PairOf<T>(x, y);
           if (n % 8 == 0 || row >= m) continue;
@@ -353,7 +364,7 @@ __device__ __forceinline__ void Write(const float (&sums)[kRows][kN / 2], const 
 
 // kA and kB: bytes that the rows of A and of B are whole numbers of, 16, 4 or 2.
 template <typename T, int kM, int kN, int kRows, int kStages, int kA, int kB>
-__global__ void __launch_bounds__(kM / kRows * 2, 1)
+__global__ void __launch_bounds__(kM / kRows * 2, kRows* kN <= 128 ? 2 : 1)
     gemm_ring(const T* a, const T* b, const T* c, T* d, int m, int n, int k, float alpha,
               float beta) {
   extern __shared__ char shared_bytes[];
@@ -369,11 +380,9 @@ __global__ void __launch_bounds__(kM / kRows * 2, 1)
   for (int i = 0; i < kRows * kN / 2; ++i) sums[i / (kN / 2)][i % (kN / 2)] = 0.0f;
 #pragma unroll
   for (int step = 0; step < kAhead; ++step) {
-    if (step < steps) {
-      char* tile = ring + step * Tile::kBytes;
-      FillRows<kM, kThreads, kA>(tile, a, row0, step * kDepth, m, k, tid);
-      FillColumns<kN, kThreads, kB>(tile + Tile::kABytes, b, step * kDepth, col0, k, n, tid);
-    }
+    char* tile = ring + step * Tile::kBytes;
+    FillRows<kM, kThreads, kA>(tile, a, row0, step * kDepth, m, k, tid);
+    FillColumns<kN, kThreads, kB>(tile + Tile::kABytes, b, step * kDepth, col0, k, n, tid);
     Commit();
   }
   int stage = 0, ahead = kAhead;
@@ -382,12 +391,11 @@ __global__ void __launch_bounds__(kM / kRows * 2, 1)
     Arrived<kAhead - 1>();
     __syncthreads();  // All have it, and all are done with the tile before the previous one.
     Multiply<T, kM, kN, kRows>(sums, ring + stage * Tile::kBytes, group);
-    if (step + kAhead < steps) {
-      char* tile = ring + ahead * Tile::kBytes;
-      FillRows<kM, kThreads, kA>(tile, a, row0, (step + kAhead) * kDepth, m, k, tid);
-      FillColumns<kN, kThreads, kB>(tile + Tile::kABytes, b, (step + kAhead) * kDepth, col0, k, n,
-                                    tid);
-    }
+    // Behind the last tile these are zeros: conditions make the compiler serialize the products.
+    char* tile = ring + ahead * Tile::kBytes;
+    FillRows<kM, kThreads, kA>(tile, a, row0, (step + kAhead) * kDepth, m, k, tid);
+    FillColumns<kN, kThreads, kB>(tile + Tile::kABytes, b, (step + kAhead) * kDepth, col0, k, n,
+                                  tid);
     Commit();
     Multiplied<1>(sums);
     stage = stage + 1 == kStages ? 0 : stage + 1;
