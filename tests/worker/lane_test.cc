@@ -37,6 +37,7 @@ class Waiter {
       : hold_(std::async(std::launch::async, [&lane, use, haste, stop = stop_.get_token()] {
           return lane.Enter(use, stop, haste);
         })) {}
+  ~Waiter() { Stop(); }
   bool Entered(milliseconds within) { return hold_.wait_for(within) == std::future_status::ready; }
   absl::StatusOr<Lane::Hold> Take() { return hold_.get(); }
   void Stop() { stop_.request_stop(); }
@@ -96,7 +97,7 @@ TEST(Lane, ACancelledTimingLetsThoseInThatItHeldBack) {
   ASSERT_TRUE(check.ok());
   Waiter timing(lane, LaneUse::kAlone);
   EXPECT_FALSE(timing.Entered(kNever));
-  Waiter late(lane, LaneUse::kChecks);
+  Waiter late(lane, LaneUse::kLarge);
   EXPECT_FALSE(late.Entered(kNever));
   timing.Stop();
   EXPECT_TRUE(absl::IsCancelled(timing.Take().status()));
