@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/format.h"
 #include "cli/paths.h"
 #include "core/clock.h"
@@ -44,7 +45,7 @@ class GcCommand final : public Subcommand {
       return absl::InvalidArgumentError("--samples-after: 0 to 100000 days");
     }
     const std::string data = DataFolder(data_);
-    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data, .create = false}));
+    FETTLE_ASSIGN_OR_RETURN(const auto store, OpenDataFolder(data, /*create=*/false));
     RetentionReport samples;
     if (samples_days_ >= 0) {
       FETTLE_ASSIGN_OR_RETURN(

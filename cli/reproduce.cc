@@ -97,7 +97,7 @@ class ReproduceCommand final : public Subcommand {
     std::vector<TaskProblem> problems;
     auto task = Task::Parse(std::move(files), &problems);
     if (!task.ok() && !problems.empty()) {
-      return absl::InvalidArgumentError(FormatProblems(problems));
+      return absl::FailedPreconditionError(FormatProblems(problems));
     }
     FETTLE_RETURN_IF_ERROR(task.status());
     if ((*task)->digest() == job.task_digest()) return *std::move(task);

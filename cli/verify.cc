@@ -5,16 +5,18 @@
 
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/task_folder.h"
 #include "cli/verify_bundle.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/signature.h"
-#include "store/files.h"
 
 namespace fettle {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::int64_t kMaxKeyBytes = 1 << 20;
 
 bool CanRun(const UnitRunner& runner, const std::string& target) {
   for (const DeviceInfo& device : runner.devices()) {
@@ -48,7 +50,7 @@ class VerifyCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle_));
     BundleVerifyOptions options;
     if (!signer_.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadWholeFile(signer_));
+      FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadFile(signer_, kMaxKeyBytes));
       if (KeyId(options.trusted_signer).empty()) {
         return absl::InvalidArgumentError(
             fmt::format("--signer {}: it holds no Ed25519 public key in PEM form", signer_));

@@ -11,6 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
+#include "cli/terminal.h"
+#include "exporter/bundle.h"
+#include "store/store.h"
+#include "tests/exporter/sample_variant.h"
+
 namespace fettle {
 namespace {
 
@@ -140,12 +145,20 @@ TEST_F(Command, BundledTasksHaveNoMistakes) {
   }
 }
 
+// A path where nothing is is a mistake of whoever typed it; a folder that is no bundle, or no task,
+// is an answer.
 TEST_F(Command, VerifyNeedsABundle) {
   fs::create_directory(home_ / "empty");
-  for (const char* path : {"none", "empty"}) {
-    const Outcome outcome = Run(std::string("verify ") + path);
-    EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("manifest.json"));
+  EXPECT_EQ(Run("check empty").code, 1);
+  for (const auto& [path, code] : {std::pair{"none", 2}, std::pair{"empty", 1}}) {
+    for (const std::string command : {"verify ", "import ", "export --out out --from "}) {
+      const Outcome outcome = Run(command + path);
+      EXPECT_EQ(outcome.code, code) << command << path << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(code == 1 ? "manifest.json" : "no such folder"));
+    }
+  }
+  for (const char* command : {"explain empty", "profile empty"}) {
+    EXPECT_EQ(Run(command).code, 1) << command;
   }
   Write("fake/manifest.json", "{}");
   const Outcome fake = Run("verify fake --json");
@@ -177,6 +190,12 @@ TEST_F(Command, CompileAcceptsAndRejects) {
   EXPECT_EQ(Run("compile good.cu --target nonsense").code, 1);
   Write("none.cu", "int x;\n");
   EXPECT_EQ(Run("compile none.cu").code, 2);
+  for (const char* command : {"compile absent.cu", "init absent.cu --target cpu",
+                              "try " FETTLE_SOURCE_DIR "/tasks/layernorm --kernel absent.cu"}) {
+    const Outcome absent = Run(command);
+    EXPECT_EQ(absent.code, 2) << command << absent.err;
+    ExpectOneLine(absent);
+  }
 }
 
 // On the wire 0 is no limit: who types it means the opposite.
