@@ -127,6 +127,7 @@ absl::StatusOr<Trial> ExplainCommand::TryOnce(Context& context, LocalLab& lab, c
 
 absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
   FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, Files());
+  FETTLE_RETURN_IF_ERROR(RequireWholeBundle(files, "explain " + variant_).status());
   FETTLE_ASSIGN_OR_RETURN(const LoadedBundle bundle, LoadBundle(files));
   if (bundle.parts->variants.size() != 1) {
     return absl::InvalidArgumentError(

@@ -69,11 +69,8 @@ class ImportCommand final : public Subcommand {
  private:
   absl::StatusOr<ImportReport> FromBundle(Store& store) {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(from_));
-    const BundleReport report = VerifyBundle(files);
-    if (!report.problems.empty()) {
-      return absl::DataLossError(fmt::format("import {}: {}: {}", from_, report.problems[0].path,
-                                             report.problems[0].message));
-    }
+    FETTLE_ASSIGN_OR_RETURN(const BundleReport report,
+                            RequireWholeBundle(files, "import " + from_));
     MemoryBlobs blobs;
     TaskFiles task;
     for (const auto& [path, bytes] : files) {

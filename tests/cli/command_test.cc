@@ -166,6 +166,57 @@ TEST_F(Command, VerifyNeedsABundle) {
   EXPECT_EQ(nlohmann::json::parse(fake.out)["whole"], false);
 }
 
+// What goes on from a bundle looks first whether it is whole.
+TEST_F(Command, AChangedBundleIsRefusedByAllThatReadIt) {
+  BundleFiles files = SampleBundle();
+  files.at("README.md") += "faster still\n";
+  ASSERT_TRUE(WriteBundle((home_ / "changed").string(), files).ok());
+  EXPECT_EQ(Run("verify changed").code, 1);
+  EXPECT_EQ(Run("verify changed --signer absent.pem").code, 2);
+  for (const char* command : {"explain changed", "profile changed", "import changed",
+                              "export --out out --from changed"}) {
+    const Outcome outcome = Run(command);
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("not whole: README.md: changed")) << command;
+    ExpectOneLine(outcome);
+  }
+}
+
+// docs/cli.md: what could not be done now is no answer.
+TEST_F(Command, DataFoldersThatCannotBeOpenedExitWithThree) {
+  const auto expect_refused = [this](const std::string& folder, const std::string& why) {
+    for (const std::string command :
+         {"gc --data-dir ", "recheck --data-dir ", "import whole --data-dir ",
+          "import --data-dir fresh ", "serve --http off --no-worker --data-dir "}) {
+      const Outcome outcome = Run("" + command + folder);
+      EXPECT_EQ(outcome.code, 3) << command << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(why)) << command;
+      EXPECT_THAT(outcome.err, HasSubstr(folder)) << command;
+      ExpectOneLine(outcome);
+    }
+  };
+  for (const char* name : {"whole", "newer", "damaged"}) {
+    ASSERT_TRUE(Store::Open({.data_dir = home_ / name}).ok());
+  }
+  {
+    // SQLite's user_version, which is the version of the schema.
+    std::fstream database(home_ / "newer" / "fettle.db",
+                          std::ios::in | std::ios::out | std::ios::binary);
+    database.seekp(60).write("\0\0\x27\x0f", 4);
+  }
+  const std::string before = ReadAll(home_ / "newer" / "fettle.db");
+  expect_refused("newer", "newer fettle");
+  EXPECT_EQ(ReadAll(home_ / "newer" / "fettle.db"), before);
+  Write("damaged/fettle.db", "not a database at all");
+  expect_refused("damaged", "restore a backup");
+  EXPECT_EQ(Run("backup copy --data-dir damaged").code, 3);
+  for (const char* command : {"gc", "recheck", "backup copy"}) {
+    const Outcome outcome = Run(std::string(command) + " --data-dir none");
+    EXPECT_EQ(outcome.code, 3) << command << outcome.err;
+    EXPECT_FALSE(fs::exists(home_ / "none")) << command;
+  }
+}
+
 TEST_F(Command, DoctorListsDevicesCompilersLibrariesAndSandbox) {
   const Outcome outcome = Run("doctor --json");
   ASSERT_TRUE(nlohmann::json::accept(outcome.out)) << outcome.out << outcome.err;
