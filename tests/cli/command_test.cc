@@ -92,7 +92,8 @@ TEST_F(Command, UsageErrorsExitWithTwo) {
 }
 
 TEST_F(Command, NoServerExitsWithThreeAndSaysHowToStartOne) {
-  for (const char* arguments : {"jobs", "variants --json", "show abc", "watch abc", "cancel abc"}) {
+  for (const char* arguments : {"jobs", "variants --json", "show abc", "watch abc", "cancel abc",
+                                "brief abc --json", "record abc --json"}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.code, 3) << arguments << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("fettle serve"));
