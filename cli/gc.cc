@@ -67,11 +67,11 @@ class GcCommand final : public Subcommand {
           {"transcripts_removed", samples.transcripts},
           {"dry_run", dry_run_}}.dump(2, ' ', false, kReplaceInvalid));
     } else {
-      context.terminal.Print(fmt::format(
+      context.terminal.PrintFolded(fmt::format(
           "{}: {} {} blobs ({}), {} stay", data, dry_run_ ? "would remove" : "removed",
           report.removed, FormatBytes(static_cast<double>(report.removed_bytes)), report.kept));
       if (samples_days_ >= 0) {
-        context.terminal.Print(
+        context.terminal.PrintFolded(
             fmt::format("{}: samples of {} results and {} conversations {}, {} freed", data,
                         samples.thinned, samples.transcripts, dry_run_ ? "would go" : "went",
                         FormatBytes(static_cast<double>(samples.freed_bytes))));

@@ -155,7 +155,7 @@ class ProfileCommand final : public Subcommand {
                                   MemberOf(document, "environment")));
     terminal.Raw(CountersText(result.counters, width));
     terminal.Raw(DutyText(result.duty, width));
-    if (result.verdict) terminal.Print(VerdictText(MemberOf(document, "verdict")));
+    if (result.verdict) terminal.PrintFolded(VerdictText(MemberOf(document, "verdict")));
     return right ? ExitCode::kOk : ExitCode::kNo;
   }
 

@@ -153,8 +153,8 @@ class ProposeCommand final : public Subcommand {
     } else {
       context.terminal.Print(response.candidate());
       context.terminal.Raw(FeedbackText(feedback, context.terminal.width()));
-      context.terminal.Raw(BarText(bar));
-      context.terminal.Print(Printable("next: " + response.next_action()));
+      context.terminal.Raw(Folded(BarText(bar), context.terminal.width()));
+      context.terminal.PrintFolded(Printable("next: " + response.next_action()));
     }
     return won ? ExitCode::kOk : ExitCode::kNo;
   }
@@ -178,7 +178,7 @@ class ProposeCommand final : public Subcommand {
     } else {
       context.terminal.Raw(FeedbackText(feedback, context.terminal.width()));
       if (passed) context.terminal.Print("nothing wrong was found");
-      context.terminal.Print(Printable("next: " + response.next_action()));
+      context.terminal.PrintFolded(Printable("next: " + response.next_action()));
     }
     return passed ? ExitCode::kOk : ExitCode::kNo;
   }

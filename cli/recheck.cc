@@ -186,7 +186,7 @@ void RecheckCommand::Print(Context& context, const std::vector<Finding>& finding
           fmt::format(", {:.3f} times, {:.3f} when it was accepted", finding.now, finding.before);
     if (finding.objects_different > 0) line += "; the compiler makes other code than then";
     if (!finding.reason.empty()) line += ": " + finding.reason;
-    context.terminal.Print(Printable(line));
+    context.terminal.PrintFolded(Printable(line));
   }
 }
 

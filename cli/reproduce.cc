@@ -125,8 +125,8 @@ class ReproduceCommand final : public Subcommand {
     }
     terminal.Raw(VerificationTable(MemberOf(document, "verification"), terminal.width()));
     terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), terminal.width()));
-    terminal.Print("then: " + (before.is_null() ? "under way" : VerdictText(before)));
-    terminal.Print("now:  " + (now.is_null() ? "right" : VerdictText(now)));
+    terminal.PrintFolded("then: " + (before.is_null() ? "under way" : VerdictText(before)));
+    terminal.PrintFolded("now:  " + (now.is_null() ? "right" : VerdictText(now)));
     return same ? ExitCode::kOk : ExitCode::kNo;
   }
 

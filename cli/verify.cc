@@ -91,37 +91,37 @@ class VerifyCommand final : public Subcommand {
                  const std::vector<RerunReport>& reruns) const {
     Terminal& terminal = context.terminal;
     for (const BundleProblem& problem : report.problems) {
-      terminal.Print(Printable(fmt::format("{}: {}", problem.path, problem.message)));
+      terminal.PrintFolded(Printable(fmt::format("{}: {}", problem.path, problem.message)));
     }
     if (!report.problems.empty()) {
-      terminal.Print(fmt::format("{}: NOT whole: {} problem{}{}", bundle_, report.problems.size(),
-                                 report.problems.size() == 1 ? "" : "s",
-                                 rerun_ ? "; nothing was rerun" : ""));
+      terminal.PrintFolded(
+          fmt::format("{}: NOT whole: {} problem{}{}", bundle_, report.problems.size(),
+                      report.problems.size() == 1 ? "" : "s", rerun_ ? "; nothing was rerun" : ""));
       return;
     }
-    for (const std::string& note : report.notes) terminal.Print(Printable("note: " + note));
+    for (const std::string& note : report.notes) terminal.PrintFolded(Printable("note: " + note));
     if (rebuild_ || rerun_) {
       terminal.Print(fmt::format("rebuilt from the sources: {} objects equal", rebuilt_.equal));
-      for (const std::string& note : rebuilt_.notes) terminal.Print(Printable("  " + note));
+      for (const std::string& note : rebuilt_.notes) terminal.PrintFolded(Printable("  " + note));
     }
-    terminal.Print(report.signer.empty()
-                       ? "not signed"
-                       : fmt::format("signed by {}{}", report.signer,
-                                     signer_.empty()
-                                         ? ", which is not checked against a known key (--signer)"
-                                         : ", the trusted key"));
-    terminal.Print(fmt::format("{}: whole: {} files, {} variant{}, {} earlier rerun{}", bundle_,
-                               report.files, report.variants.size(),
-                               report.variants.size() == 1 ? "" : "s", report.reruns,
-                               report.reruns == 1 ? "" : "s"));
+    terminal.PrintFolded(
+        report.signer.empty()
+            ? "not signed"
+            : fmt::format("signed by {}{}", report.signer,
+                          signer_.empty() ? ", which is not checked against a known key (--signer)"
+                                          : ", the trusted key"));
+    terminal.PrintFolded(fmt::format("{}: whole: {} files, {} variant{}, {} earlier rerun{}",
+                                     bundle_, report.files, report.variants.size(),
+                                     report.variants.size() == 1 ? "" : "s", report.reruns,
+                                     report.reruns == 1 ? "" : "s"));
     for (const RerunReport& rerun : reruns) {
       const RerunOutcome& outcome = rerun.outcome;
       if (!rerun.skipped.empty()) {
-        terminal.Print(fmt::format("variant {} on {}: not rerun: {}", rerun.variant, rerun.target,
-                                   rerun.skipped));
+        terminal.PrintFolded(fmt::format("variant {} on {}: not rerun: {}", rerun.variant,
+                                         rerun.target, rerun.skipped));
         continue;
       }
-      terminal.Print(Printable(fmt::format(
+      terminal.PrintFolded(Printable(fmt::format(
           "variant {} on {}: {}", rerun.variant, rerun.target,
           outcome.emulated ? "verified again under an emulator, whose times do not count"
           : outcome.passed ? "verified again, " + RerunText(rerun)

@@ -227,7 +227,9 @@ TEST_F(Command, DoctorListsDevicesCompilersLibrariesAndSandbox) {
   EXPECT_TRUE(report["sandbox"].contains("level"));
   const Outcome text = Run("doctor");
   std::istringstream lines(text.out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 90U) << line;
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 80) << line;
+  std::istringstream narrow(Run("doctor", "COLUMNS=60").out);
+  for (std::string line; std::getline(narrow, line);) EXPECT_LE(DisplayWidth(line), 60) << line;
 }
 
 TEST_F(Command, CompileAcceptsAndRejects) {
