@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/paths.h"
 #include "core/status_macros.h"
 #include "core/text.h"
-#include "store/store.h"
 
 namespace fettle {
 namespace {
@@ -31,7 +31,9 @@ class BackupCommand final : public Subcommand {
     const std::string data = DataFolder(data_);
     const std::string target = DataFolder(target_);
     context.terminal.Status(fmt::format("copying {}", data));
-    FETTLE_RETURN_IF_ERROR(BackupDataDir(data, target));
+    if (absl::Status copied = BackupDataDir(data, target); !copied.ok()) {
+      return absl::IsAlreadyExists(copied) ? copied : CannotOpen(copied);
+    }
     context.terminal.Status("");
     context.terminal.Print(json_ ? nlohmann::json{{"data_dir", data}, {"backup", target}}.dump(
                                        2, ' ', false, kReplaceInvalid)

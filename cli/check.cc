@@ -105,11 +105,11 @@ class CheckCommand final : public Subcommand {
     context.terminal.Raw(MutationTable(registration, width));
     context.terminal.Raw(VerificationTable(MemberOf(result, "verification"), width));
     if (passed) {
-      context.terminal.Print(
+      context.terminal.PrintFolded(
           Printable(fmt::format("{}: sound (digest {})", task.name(), ShortId(task.digest()))));
       return ExitCode::kOk;
     }
-    context.terminal.Print(
+    context.terminal.PrintFolded(
         fmt::format("{}: refused: {}", Printable(task.name()), VerdictText(verdict)));
     for (const json& build : MemberOf(result, "builds")) {
       context.terminal.Raw(DiagnosticsText(MemberOf(build, "diagnostics")));

@@ -93,16 +93,17 @@ class CompileCommand final : public Subcommand {
     terminal.Raw(DiagnosticsText(diagnostics));
     if (!result.accepted) {
       if (result.diagnostics.empty()) terminal.Print(Printable(result.log));
-      terminal.Print(fmt::format("{}: rejected by {}", file_, result.compiler));
+      terminal.PrintFolded(fmt::format("{}: rejected by {}", file_, result.compiler));
       return ExitCode::kNo;
     }
-    terminal.Print(
+    terminal.PrintFolded(
         Printable(fmt::format("{}: accepted by {} in {}{}, {}", file_, result.compiler,
                               FormatDuration(static_cast<double>(result.elapsed.count())),
                               result.cache_hit ? " (cached)" : "",
                               FormatBytes(static_cast<double>(result.code_object.size())))));
     for (std::size_t i = 0; i < request.entries.size() && i < result.symbols.size(); ++i) {
-      terminal.Print(Printable(fmt::format("  {} -> {}", request.entries[i], result.symbols[i])));
+      terminal.PrintFolded(
+          Printable(fmt::format("  {} -> {}", request.entries[i], result.symbols[i])));
     }
     if (facts.is_object()) terminal.Raw(FactsText(facts, terminal.width()));
     return ExitCode::kOk;

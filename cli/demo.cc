@@ -124,11 +124,8 @@ absl::StatusOr<ExitCode> DemoCommand::Run(Context& context) {
   if (server != nullptr) WaitForOthers(context, *client);
   server.reset();  // Its worker leaves the device to the rerun.
   FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle));
-  const BundleReport report = VerifyBundle(files);
-  if (!report.problems.empty()) {
-    return absl::DataLossError(fmt::format("verify the bundle {}: {}: {}", bundle,
-                                           report.problems[0].path, report.problems[0].message));
-  }
+  FETTLE_ASSIGN_OR_RETURN(const BundleReport report,
+                          RequireWholeBundle(files, "verify the bundle " + bundle));
   context.terminal.Note("verifying the bundle by running it again");
   FETTLE_ASSIGN_OR_RETURN(const auto reruns,
                           RerunBundle(context, LocalFlags(), bundle, files, report));

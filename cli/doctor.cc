@@ -66,23 +66,6 @@ json DeviceJson(const DeviceInfo& device) {
           {"memory_bytes", device.memory_bytes}};
 }
 
-// `text` broken at spaces into lines of at most `width` columns where words allow, later ones
-// indented.
-std::string Folded(const std::string& text, int width) {
-  std::string out, line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t space = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, space - at);
-    at = space + 1;
-    if (!line.empty() && line.size() + 1 + word.size() > static_cast<std::size_t>(width)) {
-      out += line + "\n";
-      line = "   ";
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return out + line + "\n";
-}
-
 class DoctorCommand final : public Subcommand {
  public:
   std::string name() const override { return "doctor"; }
@@ -153,8 +136,11 @@ class DoctorCommand final : public Subcommand {
                                                        {.candidates = candidates_,
                                                         .target = target_,
                                                         .folder = local_.ToOptions().cache_dir}));
-    context.terminal.Print(json_ ? kept.dump(2, ' ', false, kReplaceInvalid)
-                                 : Printable(AaText(kept)));
+    if (json_) {
+      context.terminal.Print(kept.dump(2, ' ', false, kReplaceInvalid));
+    } else {
+      context.terminal.PrintFolded(Printable(AaText(kept)));
+    }
     return NumberOf(kept, "false_wins") > 0 ? ExitCode::kNo : ExitCode::kOk;
   }
 
@@ -162,7 +148,7 @@ class DoctorCommand final : public Subcommand {
     const int width = terminal.width();
     terminal.Print(fmt::format("fettle {}", TextOf(report, "version")));
     if (TextOf(report, "runner") != "found") {
-      terminal.Print(Printable("runner: " + TextOf(report, "runner")));
+      terminal.PrintFolded(Printable("runner: " + TextOf(report, "runner")));
     }
     Table devices({{"DEVICE"}, {"TARGET"}, {"MODEL"}, {"DRIVER"}, {"MEMORY", true}});
     for (const json& device : report["devices"]) {
@@ -176,7 +162,7 @@ class DoctorCommand final : public Subcommand {
     terminal.Raw(devices.empty() ? "no devices\n" : devices.Render(width));
     for (const json& device : report["devices"]) {
       if (!TextOf(device, "aa").empty()) {
-        terminal.Raw(Folded(Printable(TextOf(device, "aa")), width));
+        terminal.PrintFolded(Printable(TextOf(device, "aa")));
       }
     }
     terminal.Raw(CeilingsText(report["devices"], width));
@@ -193,7 +179,7 @@ class DoctorCommand final : public Subcommand {
                                    : compilers.Render(width));
     for (const json& missing : MemberOf(report, "compilers_missing")) {
       if (!missing.is_string()) continue;
-      terminal.Raw(Folded(Printable("missing: " + missing.get<std::string>()), width));
+      terminal.PrintFolded(Printable("missing: " + missing.get<std::string>()));
     }
     Table libraries({{"LIBRARY"}, {"FOUND"}, {"TO GET IT"}});
     for (const json& library : report["libraries"]) {
@@ -205,7 +191,7 @@ class DoctorCommand final : public Subcommand {
     const json& sandbox = report["sandbox"];
     terminal.Print(fmt::format("\nsandbox: {}", TextOf(sandbox, "level")));
     if (!TextOf(sandbox, "missing").empty()) {
-      terminal.Print(Printable("  missing: " + TextOf(sandbox, "missing")));
+      terminal.PrintFolded(Printable("  missing: " + TextOf(sandbox, "missing")));
     }
   }
 
@@ -221,7 +207,7 @@ class DoctorCommand final : public Subcommand {
       const json& ceilings = MemberOf(device, "ceilings");
       if (!ceilings.is_object()) continue;
       if (const std::string why = TextOf(ceilings, "missing"); !why.empty()) {
-        missing += Folded(Printable(why), width);
+        missing += Folded(Printable(why), width) + "\n";
         continue;
       }
       const auto rate = [&ceilings](const char* key, const char* unit, double scale) {

@@ -127,6 +127,7 @@ absl::StatusOr<Trial> ExplainCommand::TryOnce(Context& context, LocalLab& lab, c
 
 absl::StatusOr<ExitCode> ExplainCommand::Run(Context& context) {
   FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, Files());
+  FETTLE_RETURN_IF_ERROR(RequireWholeBundle(files, "explain " + variant_).status());
   FETTLE_ASSIGN_OR_RETURN(const LoadedBundle bundle, LoadBundle(files));
   if (bundle.parts->variants.size() != 1) {
     return absl::InvalidArgumentError(
@@ -199,24 +200,24 @@ ExitCode ExplainCommand::Report(Context& context, const std::vector<VariantChang
          after}}.dump(2, ' ', false, kReplaceInvalid));
     return answer;
   }
-  terminal.Print(whole.works
-                     ? fmt::format("variant over its parent: {}",
-                                   FormatInterval(whole.gain, whole.low, whole.high))
-                     : Printable("its parent could not be measured beside it: " + whole.reason));
+  terminal.PrintFolded(
+      whole.works ? fmt::format("variant over its parent: {}",
+                                FormatInterval(whole.gain, whole.low, whole.high))
+                  : Printable("its parent could not be measured beside it: " + whole.reason));
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const std::string worth = trials[i].works
                                   ? FormatInterval(trials[i].gain, trials[i].low, trials[i].high)
                                   : "without it: " + trials[i].reason.substr(0, 120);
-    terminal.Print(Printable(
+    terminal.PrintFolded(Printable(
         fmt::format("{:<10} {}: {}", ChangeWorthName(trials[i].worth()), changes[i].label, worth)));
   }
-  terminal.Print(rest.works ? fmt::format("the variant over the smallest diff: {}",
-                                          FormatInterval(rest.gain, rest.low, rest.high))
-                            : Printable("the smallest diff does not stand: " + rest.reason));
+  terminal.PrintFolded(rest.works ? fmt::format("the variant over the smallest diff: {}",
+                                                FormatInterval(rest.gain, rest.low, rest.high))
+                                  : Printable("the smallest diff does not stand: " + rest.reason));
   terminal.Print("smallest diff that keeps the gain:");
   for (std::size_t i = 0; i < changes.size(); ++i) {
     if (!kept[i]) continue;
-    terminal.Print(Printable("@@ " + changes[i].label));
+    terminal.PrintFolded(Printable("@@ " + changes[i].label));
     if (!changes[i].text.empty()) terminal.Raw(Printable(changes[i].text));
   }
   for (const auto& [title, facts] :

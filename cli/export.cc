@@ -117,11 +117,8 @@ class ExportCommand final : public Subcommand {
   // The bundle --from, whole, with what its reruns show.
   absl::StatusOr<BundleFiles> FromBundle(std::vector<std::string>* notes) {
     FETTLE_ASSIGN_OR_RETURN(BundleFiles files, ReadBundle(from_));
-    const BundleReport report = VerifyBundle(files);
-    if (!report.problems.empty()) {
-      return absl::DataLossError(fmt::format("export from {}: {}: {}", from_,
-                                             report.problems[0].path, report.problems[0].message));
-    }
+    FETTLE_ASSIGN_OR_RETURN(const BundleReport report,
+                            RequireWholeBundle(files, "export from " + from_));
     // Its objects and vectors are those that were exported.
     finish_.no_build = finish_.no_build || finish_.also.empty();
     absl::StatusOr<BundleFiles> taken = TakeReruns(files, notes);

@@ -55,7 +55,7 @@ std::vector<std::string> Counts(const json& counts) {
 std::string FactsText(const json& facts, int width) {
   std::string text = fmt::format("{} for {}\n", facts.value("format", ""), facts.value("arch", ""));
   for (const json& kernel : facts.value("kernels", json::array())) {
-    text += Printable(kernel.value("name", "")) + "\n";
+    text += Folded(Printable(kernel.value("name", "")), width) + "\n";
     std::vector<std::string> sizes;
     for (const Shown& shown : kShown) {
       if (!kernel.contains(shown.key)) continue;
@@ -64,9 +64,11 @@ std::string FactsText(const json& facts, int width) {
     text += Wrapped("  resources:", sizes, width);
     if (kernel.contains("occupancy")) {
       const json& occupancy = kernel["occupancy"];
-      text += fmt::format("  occupancy: {} of {} waves at {} threads a block, limited by {}\n",
-                          occupancy.value("waves", 0), occupancy.value("max_waves", 0),
-                          occupancy.value("threads", 0), occupancy.value("limit", "nothing"));
+      text +=
+          Folded(fmt::format("  occupancy: {} of {} waves at {} threads a block, limited by {}\n",
+                             occupancy.value("waves", 0), occupancy.value("max_waves", 0),
+                             occupancy.value("threads", 0), occupancy.value("limit", "nothing")),
+                 width);
     }
     text += Wrapped("  instructions:", Counts(kernel.value("instructions", json::object())), width);
     text += Wrapped("  matrix:", Counts(kernel.value("matrix", json::object())), width);

@@ -71,12 +71,12 @@ std::string FeedbackText(const json& feedback, int width) {
   if (kernels.is_array() && !kernels.empty()) {
     text += FactsText({{"format", "facts"}, {"arch", "this target"}, {"kernels", kernels}}, width);
   }
-  text += Printable(FailedCases(MemberOf(feedback, "correctness")));
+  text += Folded(Printable(FailedCases(MemberOf(feedback, "correctness"))), width);
   text += SpeedTable(MemberOf(feedback, "speed"), width);
   text += SpeedTable(MemberOf(feedback, "speed_of_screening"), width);
   const json& confirmation = MemberOf(feedback, "confirmation");
   if (confirmation.is_object()) {
-    text += Printable(FailedCases(MemberOf(confirmation, "correctness")));
+    text += Folded(Printable(FailedCases(MemberOf(confirmation, "correctness"))), width);
     if (const std::string table = SpeedTable(MemberOf(confirmation, "speed"), width);
         !table.empty()) {
       text += "confirmation, in a fresh process:\n" + table;
@@ -89,15 +89,16 @@ std::string FeedbackText(const json& feedback, int width) {
   if (const json& diagnosis = MemberOf(feedback, "diagnosis"); diagnosis.is_object()) {
     const json& lines = MemberOf(diagnosis, "lines");
     for (const json& line : lines.is_array() ? lines : json::array()) {
-      if (line.is_string()) text += Printable(line.get<std::string>()) + "\n";
+      if (line.is_string()) text += Folded(Printable(line.get<std::string>()), width) + "\n";
     }
   }
   if (const json& verdict = MemberOf(feedback, "verdict"); verdict.is_object()) {
     const std::string where = TextOf(verdict, "case");
-    text +=
+    const std::string line =
         Printable(fmt::format("{} at {} ({}){}: {}\n", TextOf(verdict, "verdict"),
                               TextOf(verdict, "stage"), TextOf(verdict, "reason"),
                               where.empty() ? "" : ", case " + where, TextOf(verdict, "message")));
+    text += Folded(line, width);
   }
   return text;
 }

@@ -217,7 +217,7 @@ absl::StatusOr<std::string> ReadSigningKey(const std::string& key_file,
   std::error_code error;
   if (!fs::exists(path, error)) {
     if (!key_file.empty())
-      return absl::NotFoundError(
+      return absl::InvalidArgumentError(
           fmt::format("sign the bundle: --key {}: no such file; make it with openssl genpkey "
                       "-algorithm ed25519, or leave the flag out",
                       path));

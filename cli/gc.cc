@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/format.h"
 #include "cli/paths.h"
 #include "core/clock.h"
@@ -44,7 +45,7 @@ class GcCommand final : public Subcommand {
       return absl::InvalidArgumentError("--samples-after: 0 to 100000 days");
     }
     const std::string data = DataFolder(data_);
-    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data, .create = false}));
+    FETTLE_ASSIGN_OR_RETURN(const auto store, OpenDataFolder(data, /*create=*/false));
     RetentionReport samples;
     if (samples_days_ >= 0) {
       FETTLE_ASSIGN_OR_RETURN(
@@ -66,11 +67,11 @@ class GcCommand final : public Subcommand {
           {"transcripts_removed", samples.transcripts},
           {"dry_run", dry_run_}}.dump(2, ' ', false, kReplaceInvalid));
     } else {
-      context.terminal.Print(fmt::format(
+      context.terminal.PrintFolded(fmt::format(
           "{}: {} {} blobs ({}), {} stay", data, dry_run_ ? "would remove" : "removed",
           report.removed, FormatBytes(static_cast<double>(report.removed_bytes)), report.kept));
       if (samples_days_ >= 0) {
-        context.terminal.Print(
+        context.terminal.PrintFolded(
             fmt::format("{}: samples of {} results and {} conversations {}, {} freed", data,
                         samples.thinned, samples.transcripts, dry_run_ ? "would go" : "went",
                         FormatBytes(static_cast<double>(samples.freed_bytes))));

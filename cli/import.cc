@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/local.h"
 #include "cli/paths.h"
 #include "core/status_macros.h"
@@ -39,9 +40,18 @@ class ImportCommand final : public Subcommand {
     flags.Flag("--json", "", &json_, "print JSON");
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = DataFolder(data_)}));
     std::error_code error;
+    if (!fs::is_directory(from_, error)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "import {}: no such folder; give a bundle, or the data folder of a server", from_));
+    }
     const bool bundle = fs::exists(fs::path(from_) / "manifest.json", error);
+    if (!bundle && !fs::exists(fs::path(from_) / "fettle.db", error)) {
+      return absl::NotFoundError(fmt::format(
+          "import {}: neither a bundle (manifest.json) nor a data folder (fettle.db) is there",
+          from_));
+    }
+    FETTLE_ASSIGN_OR_RETURN(const auto store, OpenDataFolder(DataFolder(data_), /*create=*/true));
     FETTLE_ASSIGN_OR_RETURN(const ImportReport report,
                             bundle ? FromBundle(*store) : FromStore(*store));
     if (json_) {
@@ -59,11 +69,8 @@ class ImportCommand final : public Subcommand {
  private:
   absl::StatusOr<ImportReport> FromBundle(Store& store) {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(from_));
-    const BundleReport report = VerifyBundle(files);
-    if (!report.problems.empty()) {
-      return absl::DataLossError(fmt::format("import {}: {}: {}", from_, report.problems[0].path,
-                                             report.problems[0].message));
-    }
+    FETTLE_ASSIGN_OR_RETURN(const BundleReport report,
+                            RequireWholeBundle(files, "import " + from_));
     MemoryBlobs blobs;
     TaskFiles task;
     for (const auto& [path, bytes] : files) {
@@ -76,8 +83,7 @@ class ImportCommand final : public Subcommand {
   }
 
   absl::StatusOr<ImportReport> FromStore(Store& store) {
-    FETTLE_ASSIGN_OR_RETURN(const auto other,
-                            Store::Open({.data_dir = DataFolder(from_), .create = false}));
+    FETTLE_ASSIGN_OR_RETURN(const auto other, OpenDataFolder(DataFolder(from_), /*create=*/false));
     std::vector<VariantProvenance> variants;
     FETTLE_RETURN_IF_ERROR(other->Read([&](Connection& db) -> absl::Status {
       FETTLE_ASSIGN_OR_RETURN(const std::vector<VariantRow> rows,

@@ -64,12 +64,12 @@ class JobsCommand final : public Subcommand {
     // What open jobs wait for: a full disk, a worker. Of one job also how it ended.
     for (const v1::Job& job : jobs) {
       if (job.message().empty() || (IsFinal(job.state()) && job_.empty())) continue;
-      context.terminal.Print(Printable(fmt::format("{}: {}", job.id(), job.message())));
+      context.terminal.PrintFolded(Printable(fmt::format("{}: {}", job.id(), job.message())));
     }
     if (!job_.empty()) {
       const v1::Job& job = jobs.front();
       if (const std::string spent = SpentText(job.spent(), job.budget()); !spent.empty()) {
-        context.terminal.Print("spent: " + spent);
+        context.terminal.PrintFolded("spent: " + spent);
       }
     }
     return ExitCode::kOk;

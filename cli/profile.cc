@@ -87,11 +87,10 @@ class ProfileCommand final : public Subcommand {
       FETTLE_ASSIGN_OR_RETURN(const std::string bytes, client->ExportBundle(request));
       FETTLE_ASSIGN_OR_RETURN(files, UnpackBundle(bytes));
     }
-    const BundleReport report = VerifyBundle(files);
+    FETTLE_ASSIGN_OR_RETURN(const BundleReport report,
+                            RequireWholeBundle(files, "profile " + what_));
     if (report.variants.empty()) {
-      return absl::FailedPreconditionError(
-          fmt::format("profile {}: no variant in it can be read{}", what_,
-                      report.problems.empty() ? "" : ": " + report.problems.front().message));
+      return absl::FailedPreconditionError(fmt::format("profile {}: it has no variant", what_));
     }
     FETTLE_ASSIGN_OR_RETURN(Rerun rerun,
                             MakeRerun(report.variants.front(), files, DrawSeed(), DrawSeed()));
@@ -156,7 +155,7 @@ class ProfileCommand final : public Subcommand {
                                   MemberOf(document, "environment")));
     terminal.Raw(CountersText(result.counters, width));
     terminal.Raw(DutyText(result.duty, width));
-    if (result.verdict) terminal.Print(VerdictText(MemberOf(document, "verdict")));
+    if (result.verdict) terminal.PrintFolded(VerdictText(MemberOf(document, "verdict")));
     return right ? ExitCode::kOk : ExitCode::kNo;
   }
 

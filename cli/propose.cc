@@ -153,8 +153,8 @@ class ProposeCommand final : public Subcommand {
     } else {
       context.terminal.Print(response.candidate());
       context.terminal.Raw(FeedbackText(feedback, context.terminal.width()));
-      context.terminal.Raw(BarText(bar));
-      context.terminal.Print(Printable("next: " + response.next_action()));
+      context.terminal.Raw(Folded(BarText(bar), context.terminal.width()));
+      context.terminal.PrintFolded(Printable("next: " + response.next_action()));
     }
     return won ? ExitCode::kOk : ExitCode::kNo;
   }
@@ -178,7 +178,7 @@ class ProposeCommand final : public Subcommand {
     } else {
       context.terminal.Raw(FeedbackText(feedback, context.terminal.width()));
       if (passed) context.terminal.Print("nothing wrong was found");
-      context.terminal.Print(Printable("next: " + response.next_action()));
+      context.terminal.PrintFolded(Printable("next: " + response.next_action()));
     }
     return passed ? ExitCode::kOk : ExitCode::kNo;
   }
@@ -234,6 +234,7 @@ class RecordCommand final : public Subcommand {
     flags.Positional("JOB", &job_, "job id");
     flags.Flag("--out", "FILE", &out_, "where to (default: standard output)").completes =
         Completes::kFile;
+    flags.Flag("--json", "", &json_, "print JSON, as it does anyway");
     connection_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
@@ -250,6 +251,7 @@ class RecordCommand final : public Subcommand {
 
  private:
   std::string job_, out_;
+  bool json_ = false;
   ConnectionFlags connection_;
 };
 
@@ -261,6 +263,7 @@ class BriefCommand final : public Subcommand {
     flags.Positional("JOB", &job_, "job id");
     flags.Flag("--section", "S", &section_, "which part (default overview)").choices = {
         "overview", "source", "plan", "task", "reference", "hardware", "rules"};
+    flags.Flag("--json", "", &json_, "print JSON");
     connection_.Declare(flags);
   }
   absl::StatusOr<ExitCode> Run(Context& context) override {
@@ -268,21 +271,28 @@ class BriefCommand final : public Subcommand {
     v1::GetBriefRequest request;
     request.set_job_id(job_);
     request.set_section(section_);
+    json whole;  // One document of all pages.
     do {
       FETTLE_ASSIGN_OR_RETURN(const auto response, client->GetBrief(request, context.stop));
       const json document = ParseDocument(response.document_json());
-      if (MemberOf(document, "text").is_string()) {
+      if (json_ && whole.is_object()) {
+        whole["text"] = TextOf(whole, "text") + TextOf(document, "text");
+      } else if (json_) {
+        whole = document;
+      } else if (MemberOf(document, "text").is_string()) {
         context.terminal.Raw(Printable(TextOf(document, "text")));
       } else {
         context.terminal.Print(document.dump(2, ' ', false, kReplaceInvalid));
       }
       request.set_cursor(response.next_cursor());
     } while (!request.cursor().empty());
+    if (json_) context.terminal.Print(whole.dump(2, ' ', false, kReplaceInvalid));
     return ExitCode::kOk;
   }
 
  private:
   std::string job_, section_;
+  bool json_ = false;
   ConnectionFlags connection_;
 };
 

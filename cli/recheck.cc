@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/format.h"
 #include "cli/local.h"
 #include "cli/paths.h"
@@ -9,7 +10,6 @@
 #include "core/text.h"
 #include "exporter/evidence_check.h"
 #include "exporter/verify.h"
-#include "store/store.h"
 #include "store/variant_store.h"
 
 namespace fettle {
@@ -124,7 +124,7 @@ absl::StatusOr<Finding> RecheckCommand::Check(Context& context, LocalLab& lab, S
 
 absl::StatusOr<ExitCode> RecheckCommand::Run(Context& context) {
   const std::string data = DataFolder(data_);
-  FETTLE_ASSIGN_OR_RETURN(const auto store, Store::Open({.data_dir = data, .create = false}));
+  FETTLE_ASSIGN_OR_RETURN(const auto store, OpenDataFolder(data, /*create=*/false));
   std::vector<VariantRow> rows;
   FETTLE_RETURN_IF_ERROR(store->Read([&](Connection& db) -> absl::Status {
     FETTLE_ASSIGN_OR_RETURN(
@@ -186,7 +186,7 @@ void RecheckCommand::Print(Context& context, const std::vector<Finding>& finding
           fmt::format(", {:.3f} times, {:.3f} when it was accepted", finding.now, finding.before);
     if (finding.objects_different > 0) line += "; the compiler makes other code than then";
     if (!finding.reason.empty()) line += ": " + finding.reason;
-    context.terminal.Print(Printable(line));
+    context.terminal.PrintFolded(Printable(line));
   }
 }
 

@@ -34,10 +34,11 @@ std::string MeasurementTable(const json& measurement, int width, const json& env
   const json& hot = MemberOf(environment, "hot");
   if (!hot.is_object()) return text;
   for (const auto& [label, medians] : hot.items()) {
-    text += Printable(
+    const std::string line = Printable(
         fmt::format("{} with its data in the cache: {} to {}, {:.3f}x (decides nothing)\n", label,
                     FormatDuration(NumberOf(medians, "baseline_ns")),
                     FormatDuration(NumberOf(medians, "candidate_ns")), NumberOf(medians, "ratio")));
+    text += Folded(line, width);
   }
   return text;
 }
@@ -45,12 +46,14 @@ std::string MeasurementTable(const json& measurement, int width, const json& env
 std::string CountersText(const json& counters, int width) {
   if (!counters.is_object()) return "";
   if (const std::string why = TextOf(counters, "absent"); !why.empty()) {
-    return Printable(fmt::format("no counters: {}\n", why));
+    return Folded(Printable(fmt::format("no counters: {}\n", why)), width);
   }
   std::string text;
   for (const json& kernel : MemberOf(counters, "kernels")) {
-    text += Printable(fmt::format("{} ({} launches, by {})\n", TextOf(kernel, "kernel"),
-                                  NumberOf(kernel, "launches"), TextOf(counters, "tool")));
+    const std::string title =
+        Printable(fmt::format("{} ({} launches, by {})\n", TextOf(kernel, "kernel"),
+                              NumberOf(kernel, "launches"), TextOf(counters, "tool")));
+    text += Folded(title, width);
     Table table({{"COUNTER"}, {"VALUE", true}, {"UNIT"}});
     for (const auto& [name, fact] : MemberOf(kernel, "facts").items()) {
       table.Row({Printable(name), fmt::format("{:.6g}", NumberOf(fact, "value")),
@@ -60,11 +63,11 @@ std::string CountersText(const json& counters, int width) {
   }
   const json& missing = MemberOf(counters, "missing");
   if (missing.is_array() && !missing.empty()) {
-    text += "not available here:";
+    std::string line = "not available here:";
     for (const json& name : missing) {
-      if (name.is_string()) text += " " + Printable(name.get<std::string>());
+      if (name.is_string()) line += " " + Printable(name.get<std::string>());
     }
-    text += "\n";
+    text += Folded(line + "\n", width);
   }
   return text;
 }
@@ -165,8 +168,10 @@ std::string MutationTable(const json& registration, int width) {
   const json& findings = MemberOf(registration, "findings");
   if (!findings.is_array()) return text;
   for (const json& finding : findings) {
-    text += Printable(fmt::format("{}: {} ({})\n", TextOf(finding, "severity", "note"),
-                                  TextOf(finding, "message"), TextOf(finding, "code")));
+    const std::string line =
+        Printable(fmt::format("{}: {} ({})\n", TextOf(finding, "severity", "note"),
+                              TextOf(finding, "message"), TextOf(finding, "code")));
+    text += Folded(line, width);
   }
   return text;
 }

@@ -97,7 +97,7 @@ class ReproduceCommand final : public Subcommand {
     std::vector<TaskProblem> problems;
     auto task = Task::Parse(std::move(files), &problems);
     if (!task.ok() && !problems.empty()) {
-      return absl::InvalidArgumentError(FormatProblems(problems));
+      return absl::FailedPreconditionError(FormatProblems(problems));
     }
     FETTLE_RETURN_IF_ERROR(task.status());
     if ((*task)->digest() == job.task_digest()) return *std::move(task);
@@ -125,8 +125,8 @@ class ReproduceCommand final : public Subcommand {
     }
     terminal.Raw(VerificationTable(MemberOf(document, "verification"), terminal.width()));
     terminal.Raw(MeasurementTable(MemberOf(document, "measurement"), terminal.width()));
-    terminal.Print("then: " + (before.is_null() ? "under way" : VerdictText(before)));
-    terminal.Print("now:  " + (now.is_null() ? "right" : VerdictText(now)));
+    terminal.PrintFolded("then: " + (before.is_null() ? "under way" : VerdictText(before)));
+    terminal.PrintFolded("now:  " + (now.is_null() ? "right" : VerdictText(now)));
     return same ? ExitCode::kOk : ExitCode::kNo;
   }
 

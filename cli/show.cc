@@ -85,10 +85,11 @@ std::string ShowVariant(const v1::Variant& variant, int width, bool source) {
   Section(text, "Proposer", Scalars(MemberOf(provenance, "proposer")));
   Section(text, "Confirmation", Scalars(MemberOf(provenance, "confirmation")));
   Section(text, "Environment", Scalars(MemberOf(provenance, "environment")));
+  text = Folded(Printable(text), width);
   if (source) {
     Section(text, "Source", Printable(TextOf(MemberOf(provenance, "kernel"), "source")) + "\n");
   }
-  return Printable(text);
+  return text;
 }
 
 std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source) {
@@ -120,10 +121,12 @@ std::string ShowCandidate(const v1::Candidate& candidate, int width, bool source
   Section(text, "Diagnostics", diagnostics);
   Section(text, "Rationale",
           candidate.rationale().empty() ? "" : "  " + candidate.rationale() + "\n");
+  text = Folded(Printable(text), width);
   if (source) {
-    Section(text, "Source", TextOf(ParseDocument(candidate.kernel_json()), "source") + "\n");
+    Section(text, "Source",
+            Printable(TextOf(ParseDocument(candidate.kernel_json()), "source")) + "\n");
   }
-  return Printable(text);
+  return text;
 }
 
 class ShowCommand final : public Subcommand {

@@ -148,7 +148,11 @@ absl::Status Walk::File(const fs::path& path, const std::string& name) {
 absl::StatusOr<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes) {
   // O_NONBLOCK: a pipe in place of the file must not hang us.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return FileError("read", path, errno);
+  if (file.get() < 0) {
+    const absl::Status failed = FileError("read", path, errno);
+    // Files are named by whoever typed the command.
+    return absl::IsNotFound(failed) ? absl::InvalidArgumentError(failed.message()) : failed;
+  }
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return FileError("read", path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -208,7 +212,7 @@ absl::StatusOr<TaskFiles> ReadTaskFolder(const std::string& path, const TaskFold
   FETTLE_RETURN_IF_ERROR(walk.Folder(root, "", 0));
   TaskFiles files = walk.TakeFiles();
   if (!files.contains("task.yaml")) {
-    return absl::InvalidArgumentError(
+    return absl::FailedPreconditionError(
         fmt::format("read task folder {}: it holds no task.yaml; fettle init writes one for a "
                     "kernel file",
                     path));

@@ -22,14 +22,15 @@ struct TaskFolderLimits {
 // inside the folder.
 //
 // Errors, each naming the path and what to do:
-//   kInvalidArgument      not a folder, no task.yaml, a link that leaves the folder or loops, an
+//   kInvalidArgument      not a folder, a link that leaves the folder or loops, an
 //                         entry that is neither file nor folder, too deep
+//   kFailedPrecondition   no task.yaml
 //   kResourceExhausted    more files or bytes than the limits
 //   kPermissionDenied     an entry that cannot be read
 absl::StatusOr<TaskFiles> ReadTaskFolder(const std::string& path,
                                          const TaskFolderLimits& limits = {});
 
-// The bytes of one file; errors as above, and kNotFound.
+// The bytes of one file; errors as above, kInvalidArgument also where there is none.
 absl::StatusOr<std::string> ReadFile(const std::string& path, std::int64_t limit_bytes);
 
 // Writes `bytes` to `path` through a temporary file beside it and a rename. kUnavailable: the disk

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,6 +15,8 @@
 
 namespace fettle {
 namespace {
+
+constexpr int kLeastColumns = 40;
 
 int output_error = 0;  // errno of the last write to standard output that failed.
 
@@ -30,6 +33,42 @@ void WriteAll(int fd, std::string_view bytes) {
   }
 }
 
+// Of the environment, as other programs take it; 0: it says nothing.
+int ColumnsAsked() {
+  const char* text = std::getenv("COLUMNS");
+  if (text == nullptr) return 0;
+  const std::string_view digits(text);
+  int columns = 0;
+  const auto [end, error] = std::from_chars(text, text + digits.size(), columns);
+  return error == std::errc() && end == text + digits.size() && columns > 0 ? columns : 0;
+}
+
+// One line of Folded.
+void FoldLine(std::string_view line, int width, std::string& out) {
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::string lead(line.substr(0, indent));
+  line.remove_prefix(indent);
+  line = line.substr(0, line.find_last_not_of(' ') + 1);
+  for (int left = DisplayWidth(line); static_cast<int>(lead.size()) + left > width;) {
+    // The last space that fits, else the first.
+    std::size_t cut = std::string_view::npos;
+    int columns = static_cast<int>(lead.size());
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == ' ' && (columns <= width || cut == std::string_view::npos)) cut = i;
+      if (columns > width && cut != std::string_view::npos) break;
+      columns += DisplayWidth(line.substr(i, 1));
+    }
+    if (cut == std::string_view::npos) break;
+    out += fmt::format("{}{}\n", lead, line.substr(0, cut));
+    const std::size_t next = std::min(line.find_first_not_of(' ', cut), line.size());
+    left -= DisplayWidth(line.substr(0, next));
+    line.remove_prefix(next);
+    lead = std::string(indent + 4, ' ');
+  }
+  out += lead;
+  out += line;
+}
+
 }  // namespace
 
 Terminal::Terminal(Sink out, Sink err, Options options)
@@ -40,10 +79,15 @@ Terminal Terminal::Standard() {
   const char* term = std::getenv("TERM");
   options.is_terminal =
       ::isatty(STDERR_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+  int columns = ColumnsAsked();
   winsize size{};
-  if (options.is_terminal && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    options.width = std::max<int>(size.ws_col, 40);
+  if ((::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ||
+       ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) &&
+      size.ws_col > 0) {
+    // A status line that wraps cannot be redrawn.
+    columns = columns > 0 ? std::min<int>(columns, size.ws_col) : size.ws_col;
   }
+  if (columns > 0) options.width = std::max(columns, kLeastColumns);
   options.color =
       options.is_terminal && ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   return Terminal([](std::string_view text) { WriteAll(STDOUT_FILENO, text); },
@@ -58,6 +102,8 @@ void Terminal::Print(std::string_view text) {
   out_(std::string(text) + "\n");
   Status(status);
 }
+
+void Terminal::PrintFolded(std::string_view text) { Print(Folded(text, options_.width)); }
 
 void Terminal::Note(std::string_view text) {
   const std::string status = status_;
@@ -93,6 +139,17 @@ std::string Fit(std::string_view text, int width) {
     if (columns++ == width - 1) break;
   }
   return std::string(text.substr(0, end)) + "\u2026";
+}
+
+std::string Folded(std::string_view text, int width) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    FoldLine(text.substr(0, end), width, out);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
 }
 
 std::string Printable(std::string_view text) {

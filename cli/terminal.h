@@ -15,19 +15,20 @@ class Terminal {
   using Sink = std::function<void(std::string_view)>;
   struct Options {
     bool is_terminal = false;  // A status line may be redrawn on `err`.
-    int width = 80;            // Columns of `err`, and of tables.
+    int width = 80;            // Columns of `err`, and of tables and folded lines.
     bool color = false;
   };
   Terminal(Sink out, Sink err, Options options);
-  // stdout and stderr of this process.
+  // stdout and stderr of this process. As wide as COLUMNS says and the terminal is, else 80.
   static Terminal Standard();
   // errno of a write to this process's standard output that failed though somebody reads it; 0:
   // none.
   static int OutputError();
 
-  void Print(std::string_view text);  // Text plus a line end, on out.
-  void Note(std::string_view text);   // Text plus a line end, on err; keeps the status line.
-  void Raw(std::string_view bytes);   // Bytes as they are, on out.
+  void Print(std::string_view text);        // Text plus a line end, on out.
+  void Note(std::string_view text);         // Text plus a line end, on err; keeps the status line.
+  void PrintFolded(std::string_view text);  // As Print, in lines that fit (Folded).
+  void Raw(std::string_view bytes);         // Bytes as they are, on out.
   // Replaces the line at the bottom; nothing where there is no terminal. Empty: removes it.
   void Status(std::string_view text);
 
@@ -45,6 +46,9 @@ class Terminal {
 int DisplayWidth(std::string_view text);
 // `text` cut to `width` columns, the last one an ellipsis where something is missing.
 std::string Fit(std::string_view text, int width);
+// `text` with each line that is longer than `width` columns broken at spaces; what follows is
+// indented by four columns more than the line. A longer word stays whole, so that it can be copied.
+std::string Folded(std::string_view text, int width);
 // Untrusted text made safe for a terminal: control characters other than newline and tab become
 // their \x.. form, invalid UTF-8 a question mark.
 std::string Printable(std::string_view text);

@@ -125,7 +125,7 @@ class TryCommand final : public Subcommand {
     context.terminal.Raw(CountersText(MemberOf(document, "counters"), width));
     if (!headline.empty()) context.terminal.Print(headline);
     if (!right || (result.measurement.has_value() && !yes)) {
-      context.terminal.Print(VerdictText(ToJson(verdict)));
+      context.terminal.PrintFolded(VerdictText(ToJson(verdict)));
     } else if (result.measurement.has_value()) {
       context.terminal.Print("would be a contender; only a job's confirmation makes it a win");
     }

@@ -5,16 +5,18 @@
 
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/task_folder.h"
 #include "cli/verify_bundle.h"
 #include "core/status_macros.h"
 #include "core/text.h"
 #include "exporter/signature.h"
-#include "store/files.h"
 
 namespace fettle {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::int64_t kMaxKeyBytes = 1 << 20;
 
 bool CanRun(const UnitRunner& runner, const std::string& target) {
   for (const DeviceInfo& device : runner.devices()) {
@@ -48,7 +50,7 @@ class VerifyCommand final : public Subcommand {
     FETTLE_ASSIGN_OR_RETURN(const BundleFiles files, ReadBundle(bundle_));
     BundleVerifyOptions options;
     if (!signer_.empty()) {
-      FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadWholeFile(signer_));
+      FETTLE_ASSIGN_OR_RETURN(options.trusted_signer, ReadFile(signer_, kMaxKeyBytes));
       if (KeyId(options.trusted_signer).empty()) {
         return absl::InvalidArgumentError(
             fmt::format("--signer {}: it holds no Ed25519 public key in PEM form", signer_));
@@ -89,37 +91,37 @@ class VerifyCommand final : public Subcommand {
                  const std::vector<RerunReport>& reruns) const {
     Terminal& terminal = context.terminal;
     for (const BundleProblem& problem : report.problems) {
-      terminal.Print(Printable(fmt::format("{}: {}", problem.path, problem.message)));
+      terminal.PrintFolded(Printable(fmt::format("{}: {}", problem.path, problem.message)));
     }
     if (!report.problems.empty()) {
-      terminal.Print(fmt::format("{}: NOT whole: {} problem{}{}", bundle_, report.problems.size(),
-                                 report.problems.size() == 1 ? "" : "s",
-                                 rerun_ ? "; nothing was rerun" : ""));
+      terminal.PrintFolded(
+          fmt::format("{}: NOT whole: {} problem{}{}", bundle_, report.problems.size(),
+                      report.problems.size() == 1 ? "" : "s", rerun_ ? "; nothing was rerun" : ""));
       return;
     }
-    for (const std::string& note : report.notes) terminal.Print(Printable("note: " + note));
+    for (const std::string& note : report.notes) terminal.PrintFolded(Printable("note: " + note));
     if (rebuild_ || rerun_) {
       terminal.Print(fmt::format("rebuilt from the sources: {} objects equal", rebuilt_.equal));
-      for (const std::string& note : rebuilt_.notes) terminal.Print(Printable("  " + note));
+      for (const std::string& note : rebuilt_.notes) terminal.PrintFolded(Printable("  " + note));
     }
-    terminal.Print(report.signer.empty()
-                       ? "not signed"
-                       : fmt::format("signed by {}{}", report.signer,
-                                     signer_.empty()
-                                         ? ", which is not checked against a known key (--signer)"
-                                         : ", the trusted key"));
-    terminal.Print(fmt::format("{}: whole: {} files, {} variant{}, {} earlier rerun{}", bundle_,
-                               report.files, report.variants.size(),
-                               report.variants.size() == 1 ? "" : "s", report.reruns,
-                               report.reruns == 1 ? "" : "s"));
+    terminal.PrintFolded(
+        report.signer.empty()
+            ? "not signed"
+            : fmt::format("signed by {}{}", report.signer,
+                          signer_.empty() ? ", which is not checked against a known key (--signer)"
+                                          : ", the trusted key"));
+    terminal.PrintFolded(fmt::format("{}: whole: {} files, {} variant{}, {} earlier rerun{}",
+                                     bundle_, report.files, report.variants.size(),
+                                     report.variants.size() == 1 ? "" : "s", report.reruns,
+                                     report.reruns == 1 ? "" : "s"));
     for (const RerunReport& rerun : reruns) {
       const RerunOutcome& outcome = rerun.outcome;
       if (!rerun.skipped.empty()) {
-        terminal.Print(fmt::format("variant {} on {}: not rerun: {}", rerun.variant, rerun.target,
-                                   rerun.skipped));
+        terminal.PrintFolded(fmt::format("variant {} on {}: not rerun: {}", rerun.variant,
+                                         rerun.target, rerun.skipped));
         continue;
       }
-      terminal.Print(Printable(fmt::format(
+      terminal.PrintFolded(Printable(fmt::format(
           "variant {} on {}: {}", rerun.variant, rerun.target,
           outcome.emulated ? "verified again under an emulator, whose times do not count"
           : outcome.passed ? "verified again, " + RerunText(rerun)

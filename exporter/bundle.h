@@ -78,8 +78,8 @@ absl::Status SignBundle(std::string_view private_pem, BundleFiles& files);
 // lost. kUnavailable, kPermissionDenied, kResourceExhausted: the disk said no; nothing is changed.
 absl::Status WriteBundle(const std::string& path, const BundleFiles& files);
 
-// Reads a bundle folder. kInvalidArgument: no bundle. kDataLoss: it holds something other than
-// files and folders (a symbolic link). kResourceExhausted: too large.
+// Reads a bundle folder. kInvalidArgument: no folder. kDataLoss: it has no manifest.json, or holds
+// something other than files and folders (a symbolic link). kResourceExhausted: too large.
 absl::StatusOr<BundleFiles> ReadBundle(const std::string& path);
 
 // Whether reruns can be added to the bundle at `path`; errors as of AddRerun.

@@ -112,9 +112,14 @@ absl::Status WriteBundle(const std::string& path, const BundleFiles& files) {
 
 absl::StatusOr<BundleFiles> ReadBundle(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error) || !fs::exists(fs::path(path) / "manifest.json", error)) {
+  if (!fs::is_directory(path, error)) {
     return absl::InvalidArgumentError(
-        fmt::format("read the bundle {}: not a folder with a manifest.json", path));
+        fmt::format("read the bundle {}: no such folder; give one with a manifest.json", path));
+  }
+  // Whoever asks about a bundle is answered: this is none, or not a whole one.
+  if (!fs::exists(fs::path(path) / "manifest.json", error)) {
+    return absl::DataLossError(fmt::format(
+        "read the bundle {}: there is no manifest.json in it, so it is no whole bundle", path));
   }
   BundleFiles files;
   std::uintmax_t total = 0;

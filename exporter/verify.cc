@@ -300,4 +300,16 @@ BundleReport VerifyBundle(const BundleFiles& files, const BundleVerifyOptions& o
   return Verifier(files, options).Run();
 }
 
+absl::StatusOr<BundleReport> RequireWholeBundle(const BundleFiles& files,
+                                                std::string_view attempt) {
+  BundleReport report = VerifyBundle(files);
+  if (report.problems.empty()) return report;
+  return absl::DataLossError(fmt::format(
+      "{}: the bundle is not whole: {}: {}{}", attempt, report.problems[0].path,
+      report.problems[0].message,
+      report.problems.size() == 1
+          ? ""
+          : fmt::format(", and {} more; see fettle verify", report.problems.size() - 1)));
+}
+
 }  // namespace fettle

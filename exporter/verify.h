@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -44,6 +45,10 @@ BundleReport VerifyBundle(const BundleFiles& files, const BundleVerifyOptions& o
 inline BundleReport VerifyBundle(const BundleFiles& files) {
   return VerifyBundle(files, BundleVerifyOptions());
 }
+
+// As VerifyBundle, for who goes on only with a whole bundle. kDataLoss names the first problem;
+// `attempt` as "import /path".
+absl::StatusOr<BundleReport> RequireWholeBundle(const BundleFiles& files, std::string_view attempt);
 
 // The unit that repeats verification and measurement of one variant. The task's files must be put
 // into the blob store that runs it (digest `task_blob`).

@@ -824,10 +824,15 @@ bool Dispatcher::Commit() {
       return absl::OkStatus();
     });
     if (!stored.ok()) {
-      spdlog::warn("leases_not_stored retry_ms={} error={}", limits::kRetryPause.count(),
-                   StatusText(stored));
+      if (not_stored_ != stored.code()) {
+        spdlog::warn("leases_not_stored retry_ms={} error={}", limits::kRetryPause.count(),
+                     StatusText(stored));
+      }
+      not_stored_ = stored.code();
       return false;
     }
+    if (not_stored_ != absl::StatusCode::kOk) spdlog::info("leases_stored_again");
+    not_stored_ = absl::StatusCode::kOk;
     changes_.clear();
   }
   std::vector<std::function<void()>> actions;

@@ -282,6 +282,8 @@ class Dispatcher {
   std::set<std::string> proven_;  // Workers that have delivered results.
   std::vector<RowChange> changes_;
   std::vector<std::function<void()>> after_commit_;
+  // Why changes wait to be stored, logged once. kOk: they do not.
+  absl::StatusCode not_stored_ = absl::StatusCode::kOk;
   DispatcherCounts counts_;
   std::int64_t delivered_ = 0;  // Units of that state.
   std::function<void()> workers_changed_;

@@ -230,7 +230,10 @@ void JobRun::Loop(std::stop_token stop) {
     const std::string message = StatusText(progressed.status());
     if (IsTransient(progressed.status())) {
       SetWaiting("paused, will try again: " + message);
-      spdlog::warn("job_paused job_id={} error={}", id_, message);
+      if (paused_by_ != progressed.status().code()) {
+        spdlog::warn("job_paused job_id={} error={}", id_, message);
+        paused_by_ = progressed.status().code();
+      }
       std::unique_lock lock(inbox_->mutex);
       inbox_->wake.wait_for(lock, stop, limits::kRetryPause, [] { return false; });
       continue;
@@ -284,6 +287,8 @@ absl::Status JobRun::Commit(const Change& change) {
       !stored.ok()) {
     return stored;
   }
+  if (paused_by_ != absl::StatusCode::kOk) spdlog::info("job_goes_on job_id={}", id_);
+  paused_by_ = absl::StatusCode::kOk;
   {
     const std::lock_guard lock(inbox_->mutex);
     inbox_->counted = counted;

@@ -236,6 +236,8 @@ class JobRun {
   std::int64_t stage_candidates_ = 0;       // Proposed in this stage.
   std::int64_t given_back_ = 0;             // Candidates that the end of the time left unjudged.
   bool idle_ = false;                       // Nothing happened for a tick.
+  // Why the job is paused, logged once: a disk may stay full for hours. kOk: it is not.
+  absl::StatusCode paused_by_ = absl::StatusCode::kOk;
   int duplicate_rounds_ = 0;
   int poison_in_a_row_ = 0;
   // Evaluations share few seeds, so that the expected outputs of one serve the next; confirmations

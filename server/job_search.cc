@@ -145,6 +145,12 @@ absl::Status JobRun::ReplayOutcomes() {
 std::string JobRun::StopReason() const {
   const BudgetRow& budget = job_.budget;
   const BudgetRow& spent = job_.spent;
+  const auto time_over = [&budget] {
+    return fmt::format("the time of {} s is over", static_cast<double>(budget.wall_ms) / 1000);
+  };
+  // What it cut short would have gone on whatever else is spent: candidates under way, and after a
+  // tune stage the search.
+  if (given_back_ > 0 || (job_.stage == job_stage::kTune && OverTimeMs() >= 0)) return time_over();
   if (budget.candidates > 0 && spent.candidates >= budget.candidates) {
     return fmt::format("the budget of {} candidates is spent", budget.candidates);
   }
@@ -162,9 +168,7 @@ std::string JobRun::StopReason() const {
       return "the share of the device time for tuning is spent";
     }
   }
-  if (OverTimeMs() >= 0) {
-    return fmt::format("the time of {} s is over", static_cast<double>(budget.wall_ms) / 1000);
-  }
+  if (OverTimeMs() >= 0) return time_over();
   if (budget.device_ms > 0 && spent.device_ms >= budget.device_ms) {
     return fmt::format("the device time of {} s is spent",
                        static_cast<double>(budget.device_ms) / 1000);

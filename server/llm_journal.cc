@@ -158,16 +158,19 @@ void LlmJournal::Transcript(std::string candidate_digest, std::string blob) {
   transcripts_.emplace_back(std::move(candidate_digest), std::move(blob));
 }
 
-void LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost& cost,
-                          std::int64_t device_ms) {
+absl::Status LlmJournal::Answered(AgentCallRow row, const json& answer, const TokenCost& cost,
+                                  std::int64_t device_ms) {
   row.reply = Compact(answer);
   row.state = call_state::kAnswered;
   row.tokens = cost.tokens;
   row.usd = cost.usd;
   row.device_ms = device_ms;
   row.ended_ns = clock_.NowNs();
-  const std::lock_guard lock(mutex_);
-  ended_.push_back(std::move(row));
+  {
+    const std::lock_guard lock(mutex_);
+    ended_.push_back(std::move(row));
+  }
+  return Flush();
 }
 
 absl::Status LlmJournal::Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged,
@@ -207,7 +210,8 @@ absl::StatusOr<LlmReply> JournaledClient::Complete(const LlmRequest& request,
   absl::StatusOr<LlmReply> reply = inner_.Complete(request, std::move(stop));
   absl::Status stored;
   if (reply.ok()) {
-    journal_.Answered(row, ToJson(*reply), CostOf(model_, request, *reply, bound), 0);
+    // Where it cannot be stored now, the next call is not paid for before it is: Begin stores both.
+    journal_.Answered(row, ToJson(*reply), CostOf(model_, request, *reply, bound), 0).IgnoreError();
   } else {
     // What the provider refused costs nothing; an answer that broke off may have cost all.
     // One that is too long is what it is, and the loop goes on; others are repeated, now or after a

@@ -53,15 +53,15 @@ class LlmJournal {
   // budget of tokens or money does not allow it.
   absl::StatusOr<AgentCallRow> Begin(const JournalQuestion& question, const std::string& model,
                                      const TokenCost& bound, std::int64_t device_ms = 0);
-  // An answer is stored with what the loop does next, in one transaction: by Begin, Failed or
-  // Flush, whichever comes first.
-  void Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
-                std::int64_t device_ms);
+  // The answer is on the disk on return, so that it is never paid for twice. What could not be
+  // stored is kept, and stored by Begin, Failed or Flush, whichever comes first.
+  absl::Status Answered(AgentCallRow row, const nlohmann::json& answer, const TokenCost& cost,
+                        std::int64_t device_ms);
   // `charged`: what an answer that never came in full is taken to have cost. `goes_on`: what is
   // asked next depends on this failure, so that it is recalled; else the question is asked again.
   absl::Status Failed(AgentCallRow row, const absl::Status& why, const TokenCost& charged,
                       bool goes_on);
-  // The conversation that a candidate came from; stored like an answer.
+  // The conversation that a candidate came from; stored by whatever is stored next.
   void Transcript(std::string candidate_digest, std::string blob);
   // Stores what is not stored yet. To be called before anything that takes time.
   absl::Status Flush();

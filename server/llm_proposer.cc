@@ -348,8 +348,7 @@ absl::StatusOr<UnitResult> LlmProposer::Try(const KernelSpec& kernel, const std:
   const std::int64_t device_ms = DeviceMs(result->device_ns);
   reservation->Charge(device_ms);
   reservation->SawUnit(device_ms);
-  journal_.Answered(row, ToJson(*result), {}, reservation->used_ms());
-  FETTLE_RETURN_IF_ERROR(journal_.Flush());
+  FETTLE_RETURN_IF_ERROR(journal_.Answered(row, ToJson(*result), {}, reservation->used_ms()));
   return result;
 }
 

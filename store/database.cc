@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
+#include "store/files.h"
 
 namespace fettle {
 namespace {
@@ -248,8 +250,20 @@ absl::Status Connection::SyncLogElsewhere() {
 }
 
 absl::Status Connection::BackupTo(const std::filesystem::path& path) {
-  FETTLE_ASSIGN_OR_RETURN(Statement vacuum, Prepare("VACUUM INTO ?1"));
-  return vacuum.Bind(1, std::string_view(path.native())).Run();
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
+    return absl::AlreadyExistsError(fmt::format("write {}: it exists already", path.string()));
+  }
+  const std::filesystem::path temporary = fmt::format("{}.{}.tmp", path.string(), getpid());
+  const absl::Status written = [&]() -> absl::Status {
+    FETTLE_ASSIGN_OR_RETURN(Statement vacuum, Prepare("VACUUM INTO ?1"));
+    FETTLE_RETURN_IF_ERROR(vacuum.Bind(1, std::string_view(temporary.native())).Run());
+    return RenameDurably(temporary, path);
+  }();
+  if (written.ok()) return written;
+  std::filesystem::remove(temporary, error);
+  return absl::Status(written.code(),
+                      fmt::format("write {}: {}", path.string(), StatusText(written)));
 }
 
 absl::Status Connection::LimitPages(std::int64_t pages) {

@@ -88,6 +88,36 @@ absl::Status WriteFileDurably(const std::filesystem::path& path, std::string_vie
   return SyncFolder(path.parent_path());
 }
 
+absl::Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const Fd in(open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  if (in.get() < 0) return ErrnoStatus(errno, "read " + from.string());
+  const Fd out(open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (out.get() < 0) return ErrnoStatus(errno, "create " + to.string());
+  std::string piece(1 << 20, '\0');
+  while (true) {
+    const ssize_t got = read(in.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read " + from.string());
+    if (got == 0) return absl::OkStatus();
+    FETTLE_RETURN_IF_ERROR(WriteAll(
+        out.get(), std::string_view(piece).substr(0, static_cast<std::size_t>(got)), to.string()));
+  }
+}
+
+absl::Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(from, error);
+  {
+    const Fd fd(open(from.c_str(), O_RDONLY | O_CLOEXEC));
+    // A folder's files one by one would take a disk's turn each.
+    if (fd.get() < 0 || (folder ? syncfs(fd.get()) : fsync(fd.get())) != 0) {
+      return ErrnoStatus(errno, "sync " + from.string());
+    }
+  }
+  if (rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "rename to " + to.string());
+  return SyncFolder(to.parent_path());
+}
+
 absl::StatusOr<std::string> ReadWholeFile(const std::filesystem::path& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoStatus(errno, "read " + path.string());

@@ -35,6 +35,10 @@ absl::Status ErrnoStatus(int error, std::string_view what);
 // Writes `bytes` to a new file beside `path`, syncs it and renames it to `path`, so that `path`
 // always holds a whole file.
 absl::Status WriteFileDurably(const std::filesystem::path& path, std::string_view bytes);
+// Copies a file to the new file `to`, mode 0600. std::filesystem's says EIO for a full disk.
+absl::Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to);
+// Syncs `from`, a file or a folder with all below it, and renames it to `to` beside it.
+absl::Status RenameDurably(const std::filesystem::path& from, const std::filesystem::path& to);
 absl::StatusOr<std::string> ReadWholeFile(const std::filesystem::path& path);
 // As mkdir -p with mode 0700.
 absl::Status MakeFolder(const std::filesystem::path& path);

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <random>
 
 #include <fcntl.h>
@@ -48,7 +49,12 @@ absl::Status BackupBeforeMigration(Connection& db, const std::filesystem::path& 
   if (version <= 0 || version >= static_cast<std::int64_t>(SchemaSteps().size())) {
     return absl::OkStatus();  // New, current, or newer than this program (Migrate refuses).
   }
-  return db.BackupTo(data_dir / fmt::format("fettle.v{}.{}.bak", version, SystemClock().NowNs()));
+  const absl::Status copied =
+      db.BackupTo(data_dir / fmt::format("fettle.v{}.{}.bak", version, SystemClock().NowNs()));
+  if (copied.ok()) return copied;
+  return absl::Status(
+      copied.code(), fmt::format("copy the database before it is migrated, which was not begun: {}",
+                                 StatusText(copied)));
 }
 
 absl::StatusOr<std::string> FolderId(Connection& db) {
@@ -67,32 +73,51 @@ absl::StatusOr<std::string> FolderId(Connection& db) {
 
 absl::Status CopyBlobs(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::error_code error;
-  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive, error);
-  if (error) {
-    return ErrnoStatus(error.value(), fmt::format("copy {} to {}", from.string(), to.string()));
+  std::filesystem::recursive_directory_iterator it(from, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    // What a server is writing at this moment.
+    if (it->path().extension() == ".tmp") continue;
+    const std::filesystem::path copy = to / it->path().lexically_relative(from);
+    FETTLE_RETURN_IF_ERROR(it->is_directory(error) ? MakeFolder(copy) : CopyFile(it->path(), copy));
   }
-  return absl::OkStatus();
+  if (error) return ErrnoStatus(error.value(), "list " + from.string());
+  return MakeFolder(to);
 }
 
 absl::Status BackupWith(Connection& db, const std::filesystem::path& data_dir,
-                        const std::filesystem::path& target) {
+                        const std::filesystem::path& asked) {
   std::error_code error;
+  const std::filesystem::path target = std::filesystem::absolute(asked, error);
+  const auto failed = [&target](const absl::Status& status) {
+    return absl::Status(
+        status.code(), fmt::format("backup to {}: {}{}", target.string(), StatusText(status),
+                                   absl::IsResourceExhausted(status)
+                                       ? "; free some space there, or name a folder on another disk"
+                                       : ""));
+  };
   if (std::filesystem::exists(target, error)) {
     return absl::AlreadyExistsError(
         fmt::format("backup to {}: it exists already; name a new folder", target.string()));
   }
-  FETTLE_RETURN_IF_ERROR(MakeFolder(target));
+  if (const absl::Status made = MakeFolder(target.parent_path()); !made.ok()) return failed(made);
+  // Under another name until it is whole: half a backup would be taken for one.
+  std::string part = target.string() + ".part-XXXXXX";
+  if (mkdtemp(part.data()) == nullptr) return failed(ErrnoStatus(errno, "create folder " + part));
   const absl::Status copied = [&]() -> absl::Status {
+    const std::filesystem::path folder(part);
     // The database first: every blob that it names exists by then.
-    FETTLE_RETURN_IF_ERROR(db.BackupTo(target / kDatabase));
-    FETTLE_RETURN_IF_ERROR(CopyBlobs(data_dir / kBlobs, target / kBlobs));
-    FETTLE_ASSIGN_OR_RETURN(Connection copy,
-                            Connection::Open(target / kDatabase, Connection::Mode::kReadOnly));
-    return copy.CheckIntegrity();
+    FETTLE_RETURN_IF_ERROR(db.BackupTo(folder / kDatabase));
+    FETTLE_RETURN_IF_ERROR(CopyBlobs(data_dir / kBlobs, folder / kBlobs));
+    {
+      FETTLE_ASSIGN_OR_RETURN(Connection copy,
+                              Connection::Open(folder / kDatabase, Connection::Mode::kReadOnly));
+      FETTLE_RETURN_IF_ERROR(copy.CheckIntegrity());
+    }
+    return RenameDurably(folder, target);
   }();
-  // Half a backup would be taken for one, and stand in the way of the next.
-  if (!copied.ok()) std::filesystem::remove_all(target, error);
-  return copied;
+  if (copied.ok()) return copied;
+  std::filesystem::remove_all(part, error);
+  return failed(copied);
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ class Store {
   std::int64_t schema_version() const { return schema_version_; }
   const std::filesystem::path& data_dir() const { return options_.data_dir; }
 
-  // A consistent copy of the database and all blobs in the new folder `target`; checked afterwards.
-  // kAlreadyExists: `target` exists.
+  // A consistent copy of the database and all blobs in the new folder `target`, checked; made under
+  // another name beside it, so that `target` is whole or not there. kAlreadyExists: it exists.
   absl::Status Backup(const std::filesystem::path& target);
 
   // Limits the database file, for tests of a full disk.

@@ -86,12 +86,14 @@ void HeldUnits::MarkUnsent() {
 }
 
 std::optional<HeldUnits::Ready> HeldUnits::NextUnsent(std::stop_token stop,
-                                                      std::chrono::milliseconds limit) {
+                                                      std::chrono::milliseconds limit,
+                                                      bool with_blobs) {
   std::unique_lock lock(mutex_);
   std::optional<Ready> ready;
-  const auto find = [this, &ready] {
+  const auto find = [this, &ready, with_blobs] {
     for (auto& [key, entry] : units_) {
       if (!entry.outcome || entry.sent || entry.dropped) continue;
+      if (!with_blobs && !entry.outcome->blobs.empty()) continue;
       entry.sent = true;
       ready = Ready{key, *entry.outcome};
       return true;

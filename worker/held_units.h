@@ -50,13 +50,14 @@ class HeldUnits {
   // After a new connection everything unacknowledged is to be sent again.
   void MarkUnsent();
 
-  // An outcome not sent yet, marked as sent. Waits until there is one, `stop` is requested or
-  // `limit` passes.
+  // An outcome not sent yet, marked as sent; without `with_blobs` one that refers to no blobs.
+  // Waits until there is one, `stop` is requested or `limit` passes.
   struct Ready {
     UnitKey key;
     UnitOutcome outcome;
   };
-  std::optional<Ready> NextUnsent(std::stop_token stop, std::chrono::milliseconds limit);
+  std::optional<Ready> NextUnsent(std::stop_token stop, std::chrono::milliseconds limit,
+                                  bool with_blobs = true);
   // Puts an outcome back that could not be sent.
   void Unsend(const UnitKey& key);
 

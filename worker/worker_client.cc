@@ -95,6 +95,7 @@ class Client {
   void Beat(Stream& stream, std::stop_token end);
   void DrainNow(Stream& stream, const std::string& reason);
   bool Write(Stream& stream, const v1::WorkerMessage& message);
+  void TellUpload(const std::string& unit, const absl::Status& uploaded);
   v1::WorkerMessage Hello() const;
   void Take(const v1::UnitLease& lease);
   UnitOutcome Work(const WorkUnit& unit, std::stop_token stop);
@@ -116,6 +117,7 @@ class Client {
   std::atomic<bool> ended_{false};      // It drained by itself.
   std::atomic<bool> time_over_{false};  // The server knows that no more units are wanted.
   std::atomic<SteadyTime> last_work_{std::chrono::steady_clock::now()};
+  absl::StatusCode upload_ = absl::StatusCode::kOk;  // As it was logged; of Deliver's thread.
   const SteadyTime drain_at_;
   HeldUnits held_;  // Threads: last.
 };
@@ -237,10 +239,25 @@ void Client::Receive(Stream& stream) {
   }
 }
 
+// A server whose disk is full may stay so for hours: logged once, and again when it is over or
+// becomes something else.
+void Client::TellUpload(const std::string& unit, const absl::Status& uploaded) {
+  if (uploaded.code() == upload_) return;
+  upload_ = uploaded.code();
+  if (uploaded.ok()) {
+    spdlog::info("blob_upload_again unit={}", unit);
+  } else {
+    spdlog::warn("blob_upload unit={} error=\"{}\"", unit, std::string(uploaded.message()));
+  }
+}
+
 // Sends outcomes as they come, each after its blobs.
 void Client::Deliver(Stream& stream, std::stop_token end) {
+  milliseconds backoff = kFirstBackoff;
+  SteadyTime upload_at = SteadyTime::min();  // What needs no upload goes meanwhile.
   while (!end.stop_requested()) {
-    const std::optional<HeldUnits::Ready> ready = held_.NextUnsent(end, kDeliverSlice);
+    const bool with_blobs = std::chrono::steady_clock::now() >= upload_at;
+    const std::optional<HeldUnits::Ready> ready = held_.NextUnsent(end, kDeliverSlice, with_blobs);
     if (!ready) continue;
     const UnitOutcome& outcome = ready->outcome;
     v1::WorkerMessage message;
@@ -254,12 +271,15 @@ void Client::Deliver(Stream& stream, std::stop_token end) {
     } else {
       const absl::Status uploaded = blobs_.Upload(outcome.blobs, end);
       if (!uploaded.ok()) {
-        spdlog::warn("blob_upload unit={} error=\"{}\"", ready->key.first,
-                     std::string(uploaded.message()));
         held_.Unsend(ready->key);
-        std::this_thread::sleep_for(kDeliverSlice);
+        if (end.stop_requested()) return;
+        TellUpload(ready->key.first, uploaded);
+        upload_at = std::chrono::steady_clock::now() + backoff;
+        backoff = std::min(backoff * 2, kLongestBackoff);
         continue;
       }
+      TellUpload(ready->key.first, uploaded);
+      backoff = kFirstBackoff;
       v1::UnitDone& done = *message.mutable_unit_done();
       done.set_unit_id(ready->key.first);
       done.set_attempt(ready->key.second);

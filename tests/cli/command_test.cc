@@ -11,6 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
+#include "cli/terminal.h"
+#include "exporter/bundle.h"
+#include "store/store.h"
+#include "tests/exporter/sample_variant.h"
+
 namespace fettle {
 namespace {
 
@@ -87,7 +92,8 @@ TEST_F(Command, UsageErrorsExitWithTwo) {
 }
 
 TEST_F(Command, NoServerExitsWithThreeAndSaysHowToStartOne) {
-  for (const char* arguments : {"jobs", "variants --json", "show abc", "watch abc", "cancel abc"}) {
+  for (const char* arguments : {"jobs", "variants --json", "show abc", "watch abc", "cancel abc",
+                                "brief abc --json", "record abc --json"}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.code, 3) << arguments << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("fettle serve"));
@@ -140,17 +146,76 @@ TEST_F(Command, BundledTasksHaveNoMistakes) {
   }
 }
 
+// A path where nothing is is a mistake of whoever typed it; a folder that is no bundle, or no task,
+// is an answer.
 TEST_F(Command, VerifyNeedsABundle) {
   fs::create_directory(home_ / "empty");
-  for (const char* path : {"none", "empty"}) {
-    const Outcome outcome = Run(std::string("verify ") + path);
-    EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("manifest.json"));
+  EXPECT_EQ(Run("check empty").code, 1);
+  for (const auto& [path, code] : {std::pair{"none", 2}, std::pair{"empty", 1}}) {
+    for (const std::string command : {"verify ", "import ", "export --out out --from "}) {
+      const Outcome outcome = Run(command + path);
+      EXPECT_EQ(outcome.code, code) << command << path << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(code == 1 ? "manifest.json" : "no such folder"));
+    }
+  }
+  for (const char* command : {"explain empty", "profile empty"}) {
+    EXPECT_EQ(Run(command).code, 1) << command;
   }
   Write("fake/manifest.json", "{}");
   const Outcome fake = Run("verify fake --json");
   EXPECT_EQ(fake.code, 1);
   EXPECT_EQ(nlohmann::json::parse(fake.out)["whole"], false);
+}
+
+// What goes on from a bundle looks first whether it is whole.
+TEST_F(Command, AChangedBundleIsRefusedByAllThatReadIt) {
+  BundleFiles files = SampleBundle();
+  files.at("README.md") += "faster still\n";
+  ASSERT_TRUE(WriteBundle((home_ / "changed").string(), files).ok());
+  EXPECT_EQ(Run("verify changed").code, 1);
+  EXPECT_EQ(Run("verify changed --signer absent.pem").code, 2);
+  for (const char* command : {"explain changed", "profile changed", "import changed",
+                              "export --out out --from changed"}) {
+    const Outcome outcome = Run(command);
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("not whole: README.md: changed")) << command;
+    ExpectOneLine(outcome);
+  }
+}
+
+// docs/cli.md: what could not be done now is no answer.
+TEST_F(Command, DataFoldersThatCannotBeOpenedExitWithThree) {
+  const auto expect_refused = [this](const std::string& folder, const std::string& why) {
+    for (const std::string command :
+         {"gc --data-dir ", "recheck --data-dir ", "import whole --data-dir ",
+          "import --data-dir fresh ", "serve --http off --no-worker --data-dir "}) {
+      const Outcome outcome = Run("" + command + folder);
+      EXPECT_EQ(outcome.code, 3) << command << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(why)) << command;
+      EXPECT_THAT(outcome.err, HasSubstr(folder)) << command;
+      ExpectOneLine(outcome);
+    }
+  };
+  for (const char* name : {"whole", "newer", "damaged"}) {
+    ASSERT_TRUE(Store::Open({.data_dir = home_ / name}).ok());
+  }
+  {
+    // SQLite's user_version, which is the version of the schema.
+    std::fstream database(home_ / "newer" / "fettle.db",
+                          std::ios::in | std::ios::out | std::ios::binary);
+    database.seekp(60).write("\0\0\x27\x0f", 4);
+  }
+  const std::string before = ReadAll(home_ / "newer" / "fettle.db");
+  expect_refused("newer", "newer fettle");
+  EXPECT_EQ(ReadAll(home_ / "newer" / "fettle.db"), before);
+  Write("damaged/fettle.db", "not a database at all");
+  expect_refused("damaged", "restore a backup");
+  EXPECT_EQ(Run("backup copy --data-dir damaged").code, 3);
+  for (const char* command : {"gc", "recheck", "backup copy"}) {
+    const Outcome outcome = Run(std::string(command) + " --data-dir none");
+    EXPECT_EQ(outcome.code, 3) << command << outcome.err;
+    EXPECT_FALSE(fs::exists(home_ / "none")) << command;
+  }
 }
 
 TEST_F(Command, DoctorListsDevicesCompilersLibrariesAndSandbox) {
@@ -162,7 +227,9 @@ TEST_F(Command, DoctorListsDevicesCompilersLibrariesAndSandbox) {
   EXPECT_TRUE(report["sandbox"].contains("level"));
   const Outcome text = Run("doctor");
   std::istringstream lines(text.out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 90U) << line;
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 80) << line;
+  std::istringstream narrow(Run("doctor", "COLUMNS=60").out);
+  for (std::string line; std::getline(narrow, line);) EXPECT_LE(DisplayWidth(line), 60) << line;
 }
 
 TEST_F(Command, CompileAcceptsAndRejects) {
@@ -177,6 +244,12 @@ TEST_F(Command, CompileAcceptsAndRejects) {
   EXPECT_EQ(Run("compile good.cu --target nonsense").code, 1);
   Write("none.cu", "int x;\n");
   EXPECT_EQ(Run("compile none.cu").code, 2);
+  for (const char* command : {"compile absent.cu", "init absent.cu --target cpu",
+                              "try " FETTLE_SOURCE_DIR "/tasks/layernorm --kernel absent.cu"}) {
+    const Outcome absent = Run(command);
+    EXPECT_EQ(absent.code, 2) << command << absent.err;
+    ExpectOneLine(absent);
+  }
 }
 
 // On the wire 0 is no limit: who types it means the opposite.

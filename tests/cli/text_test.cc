@@ -62,6 +62,18 @@ TEST(Terminal, FitCutsByColumns) {
   EXPECT_EQ(Fit("abc", 0), "");
 }
 
+TEST(Terminal, LongLinesAreFoldedAtSpaces) {
+  EXPECT_EQ(Folded("", 10), "");
+  EXPECT_EQ(Folded("short\n  and  kept\n", 20), "short\n  and  kept\n");
+  EXPECT_EQ(Folded("one two three four", 9), "one two\n    three\n    four");
+  EXPECT_EQ(Folded("  one two three\nx", 9), "  one two\n      three\nx");
+  EXPECT_EQ(Folded("a 0123456789abcdef b", 10), "a\n    0123456789abcdef\n    b")
+      << "what is copied stays whole";
+  EXPECT_EQ(Folded("0123456789abcdef", 10), "0123456789abcdef");
+  EXPECT_EQ(Folded("\u00e4\u00f6 \u00fc\u00df", 5), "\u00e4\u00f6 \u00fc\u00df");
+  EXPECT_EQ(Folded("ends in spaces     ", 14), "ends in spaces");
+}
+
 TEST(Terminal, ATableFitsItsWidth) {
   Table table({{"NAME"}, {"N", true}, {"TEXT"}});
   table.Row({"a", "1", std::string(200, 'x')});

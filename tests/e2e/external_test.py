@@ -188,6 +188,9 @@ class External(unittest.TestCase):
     def test_propose_by_script_and_over_a_crash(self):
         self.fettle.start()
         job = self.job(candidates=4)
+        self.assertEqual(self.fettle.json("brief", job)["task"], "scale")
+        text = self.fettle.run("brief", job, "--section", "source", check=True).stdout
+        self.assertEqual(self.fettle.json("brief", job, "--section", "source"), {"section": "source", "text": text})
         source = self.fettle.home / "kernel.cu"
         source.write_text(BROKEN)
         done = self.fettle.run("propose", job, source, "--wait", "--json")

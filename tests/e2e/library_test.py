@@ -141,6 +141,10 @@ class Maintainer(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn("README.md: changed", refused.stdout)
         self.assertEqual(fettle.run("import", out, "--data-dir", home / "other").returncode, 1)
+        for command in ("explain", "profile"):
+            refused = fettle.run(command, out)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("not whole: README.md: changed", refused.stderr)
         (out / "README.md").write_text(text)
         # A rerun of its own target shows nothing new: the bundle stays as it is.
         fettle.run("export", "--from", bundle, "--out", home / "from", check=True)

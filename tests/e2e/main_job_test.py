@@ -75,6 +75,11 @@ class MainJob(unittest.TestCase):
         out = self.fettle.home / "bundle"
         self.fettle.run("export", best["id"], "--out", out, check=True)
         self.fettle.run("verify", out, check=True)
+        for command in (["jobs"], ["jobs", job["id"]], ["candidates", job["id"]], ["variants"], ["workers"],
+                        ["show", best["id"]], ["show", rows[0]["digest"], "--job", job["id"]],
+                        ["verify", out]):
+            for line in self.fettle.run(*command, check=True).stdout.splitlines():
+                self.assertLessEqual(len(line), 80, f"{command}: {line}")
         (out / "manifest.json").write_text((out / "manifest.json").read_text() + " ")
         self.assertEqual(self.fettle.run("verify", out).returncode, 1)
 

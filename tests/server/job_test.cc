@@ -219,8 +219,6 @@ TEST_F(JobTest, StopsAtTheBudgetAndResumesWithMore) {
   EXPECT_NEAR(GetJob(job.id()).best_ratio_declared(), 2.0, 0.01);
 }
 
-// The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job
-// judges it after all.
 TEST_F(JobTest, DeviceTimeIsReservedAtTheLongestAndNeverExceeded) {
   StartServer(Options());
   const auto units = std::make_shared<std::atomic<int>>(0);
@@ -264,6 +262,8 @@ TEST_F(JobTest, TuningTakesItsShareOfTheDeviceTimeToo) {
   EXPECT_LE(GetJob(id).spent().device_ms(), 60);
 }
 
+// The budget of time is a hard end: what hangs in evaluation is given back, and a resumed job
+// judges it after all.
 TEST_F(JobTest, TimeOverGivesBackWhatIsUnderWay) {
   StartServer();
   std::atomic<bool> answers = false;
@@ -295,6 +295,24 @@ TEST_F(JobTest, TimeOverGivesBackWhatIsUnderWay) {
   EXPECT_EQ(end.candidate_count(), kCandidates);
   EXPECT_EQ(end.spent().candidates(), kCandidates);
   EXPECT_NEAR(end.best_ratio_declared(), 2.0, 0.01);
+}
+
+// All of its candidates were under way, so that none were left to propose; the time ended it.
+TEST_F(JobTest, TheReasonIsTheBudgetThatEndedTheJob) {
+  StartServer();
+  StartWorker([](const WorkUnit& unit) {
+    return unit.kind == UnitKind::kRegister ? HonestAnswer(unit) : FakeAnswer{};  // Held.
+  });
+  for (const char* proposer : {"tuner", "list"}) {
+    v1::SubmitJobRequest request = Request("");
+    request.set_proposer(proposer);
+    request.mutable_budget()->set_candidates(1);
+    request.mutable_budget()->set_wall_ms(1'000);
+    const std::string id = Submit(request).id();
+    Watch(id);
+    EXPECT_THAT(GetJob(id).message(), HasSubstr("stopped: the time of 1 s is over; ")) << proposer;
+    EXPECT_THAT(GetJob(id).message(), HasSubstr("1 candidates under way were given back"));
+  }
 }
 
 TEST_F(JobTest, TimeOverEndsTheChecksOfTheTaskToo) {

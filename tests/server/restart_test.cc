@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <set>
+#include <thread>
 
 #include "store/candidate_store.h"
 #include "store/store.h"
+#include "tests/fakes/captured_log.h"
 #include "tests/server/server_fixture.h"
 
 namespace fettle {
@@ -152,10 +154,14 @@ TEST_F(RestartTest, AReturnedUnitIsHandedOutAtOnce) {
 }
 
 TEST_F(RestartTest, AFullDiskPausesTheJobAndLosesNothing) {
+  const CapturedLog log;
   std::atomic<bool> full{false};
+  std::atomic<int> refused{0};
   ServerOptions options = Options();
   options.before_commit = [&](std::int64_t) -> absl::Status {
-    return full ? absl::ResourceExhaustedError("no space left on the disk") : absl::OkStatus();
+    if (!full) return absl::OkStatus();
+    ++refused;
+    return absl::ResourceExhaustedError("no space left on the disk");
   };
   StartServer(options);
   std::atomic<int> evaluated{0};
@@ -175,12 +181,20 @@ TEST_F(RestartTest, AFullDiskPausesTheJobAndLosesNothing) {
     EXPECT_EQ(stub_->SubmitJob(&context, Request("r2"), &response).error_code(),
               grpc::StatusCode::RESOURCE_EXHAUSTED);
   }
+  // The job and the dispatcher try again and again, and say so once.
+  const int tries = refused + 6;
+  while (refused < tries) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(log.Count("job_paused"), 1);
+  EXPECT_LE(log.Count("leases_not_stored"), 1);
   full = false;
   Watch(job.id());
   const v1::Job ended = GetJob(job.id());
   EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED) << ended.message();
   EXPECT_EQ(ended.candidate_count(), kCandidates);
   EXPECT_EQ(ended.spent().device_ms(), 2 * (1 + kCandidates + 2));
+  EXPECT_EQ(log.Count("job_goes_on"), 1);
+  worker_.reset();
+  server_.reset();  // Before the log.
 }
 
 TEST_F(RestartTest, ACleanStopInTheMiddleIsResumed) {

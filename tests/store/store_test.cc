@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/store.h"
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fstream>
+#include <random>
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -362,6 +367,61 @@ TEST_F(StoreTest, ABackupThatFailsLeavesNothing) {
   const absl::Status failed = BackupDataDir(data, target);
   ASSERT_FALSE(failed.ok());
   EXPECT_FALSE(std::filesystem::exists(target)) << failed;
+}
+
+// Names what could not be written, why and what to do, and leaves nothing that could be taken for a
+// backup.
+void ExpectNoRoom(const absl::Status& status, const std::filesystem::path& target,
+                  const std::string& file, const std::string& cause) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  const std::string message(status.message());
+  for (const std::string& said : {target.string(), file, cause, std::string("free some space")}) {
+    EXPECT_NE(message.find(said), std::string::npos) << message << "\n does not say " << said;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(target.parent_path())) << message;
+}
+
+std::string Noise(std::size_t size) {
+  std::mt19937 random(1);
+  std::string noise(size, ' ');
+  for (char& c : noise) c = static_cast<char>(random());
+  return noise;
+}
+
+TEST_F(StoreTest, ABackupThatFindsNoRoomSaysSoAndLeavesNothing) {
+  const std::filesystem::path parent = folder_.path() / "backups";
+  std::filesystem::create_directory(parent);
+  const auto store = OpenOrDie();
+  ASSERT_TRUE(InsertFakeJob(*store, "j1").ok());
+  const std::string digest = *store->blobs().Put(Noise(4 << 20));
+  // Files may not grow beyond 2 MiB: room for the database, not for the blob.
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit less { 2 << 20, before.rlim_max };
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &less), 0);
+  const absl::Status failed = store->Backup(parent / "today");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ExpectNoRoom(failed, parent / "today", digest, "File too large");
+  EXPECT_TRUE(store->Backup(parent / "today").ok()) << "the next one finds nothing in its way";
+}
+
+TEST_F(StoreTest, ABackupToAFullDiskSaysSoAndLeavesNothing) {
+  const std::filesystem::path disk = folder_.path() / "disk";
+  std::filesystem::create_directory(disk);
+  const auto store = OpenOrDie();
+  ASSERT_TRUE(InsertFakeJob(*store, "j1").ok());
+  const std::string digest = *store->blobs().Put(Noise(4 << 20));
+  for (const auto& [size, file] :
+       {std::pair<const char*, std::string>{"size=64k", "fettle.db"}, {"size=2m", digest}}) {
+    if (mount("none", disk.c_str(), "tmpfs", 0, size) != 0) {
+      GTEST_SKIP() << "a small file system cannot be mounted here: " << std::strerror(errno);
+    }
+    const absl::Status failed = BackupDataDir(folder_.path() / "data", disk / "today");
+    ExpectNoRoom(failed, disk / "today", file, file == digest ? "No space left" : "full");
+    ASSERT_EQ(umount(disk.c_str()), 0);
+  }
 }
 
 TEST_F(StoreTest, KillInsideATransactionKeepsRowAndEventTogether) {

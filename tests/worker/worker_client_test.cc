@@ -13,6 +13,7 @@
 
 #include "core/digest.h"
 #include "fettle/v1/worker.grpc.pb.h"
+#include "tests/fakes/captured_log.h"
 #include "worker/unit_device_time.h"
 
 namespace fettle {
@@ -102,6 +103,9 @@ class FakeHub final : public v1::WorkerHub::Service {
     v1::BlobChunk chunk;
     while (reader->Read(&chunk)) bytes += chunk.data();
     const std::lock_guard lock(mutex);
+    uploads.push_back(std::chrono::steady_clock::now());
+    changed.notify_all();
+    if (full) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "no space left"};
     response->set_digest(Sha256Hex(bytes));
     blobs[response->digest()] = bytes;
     return grpc::Status::OK;
@@ -130,9 +134,10 @@ class FakeHub final : public v1::WorkerHub::Service {
   std::vector<v1::UnitDone> done;
   std::vector<v1::UnitReturned> returned;
   std::map<std::string, std::string> blobs;
+  std::vector<std::chrono::steady_clock::time_point> uploads;
   std::string last_state;
   int heartbeats = 0, drains = 0, fetches = 0;
-  bool acknowledge = true, hang_up = false, refuse = false, damage_next = false;
+  bool acknowledge = true, hang_up = false, refuse = false, damage_next = false, full = false;
 
  private:
   Stream* stream_ = nullptr;
@@ -273,6 +278,33 @@ TEST_F(WorkerClientTest, FetchesADamagedBlobAgain) {
   hub_.Lease(unit);
   ASSERT_TRUE(hub_.Wait([this] { return hub_.done.size() == 1; }));
   EXPECT_EQ(hub_.fetches, 2);
+}
+
+// It once tried, and said so, ten times a second for as long as the server's disk was full.
+TEST_F(WorkerClientTest, WaitsLongerAndLongerForAFullServerAndSaysSoOnce) {
+  const CapturedLog log;
+  hub_.full = true;
+  StartWorker();
+  hub_.Lease(Unit("u1"));
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.uploads.size() == 4; }));
+  {
+    const std::lock_guard lock(hub_.mutex);
+    EXPECT_GE(hub_.uploads[3] - hub_.uploads[0], std::chrono::milliseconds(100 + 200 + 400));
+    EXPECT_TRUE(hub_.done.empty());
+  }
+  // What refers to no blobs does not wait for those that do.
+  hub_.Lease(Unit("u2", "malformed"));
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.returned.size() == 1; }));
+  EXPECT_EQ(log.Count("blob_upload unit=u1"), 1);
+  EXPECT_EQ(log.Count("blob_upload_again"), 0);
+  {
+    const std::lock_guard lock(hub_.mutex);
+    hub_.full = false;
+  }
+  ASSERT_TRUE(hub_.Wait([this] { return hub_.done.size() == 1; }));
+  EXPECT_EQ(log.Count("blob_upload unit=u1"), 1);
+  EXPECT_EQ(log.Count("blob_upload_again"), 1);
+  Stop();  // Before the log.
 }
 
 TEST_F(WorkerClientTest, GivesBackWhatItCannotJudge) {
