@@ -20,6 +20,16 @@ using Bytes = std::vector<std::uint8_t>;
 // Outputs with at least this many elements must reject every mutation; smaller ones may agree with
 // one by chance, but some case must reject it.
 constexpr std::int64_t kTelling = 16;
+// Where none did, small cases are drawn so many times more.
+constexpr int kFurtherDraws = 15;
+
+bool HasSmallOutput(const BoundCase& bound_case) {
+  const std::vector<std::int64_t> outputs = OutputTensors(bound_case);
+  return std::any_of(outputs.begin(), outputs.end(), [&bound_case](std::int64_t index) {
+    const std::int64_t count = bound_case.tensors[static_cast<std::size_t>(index)].elements();
+    return count > 0 && count < kTelling;
+  });
+}
 
 // The session of one test.
 class Tester {
@@ -27,7 +37,10 @@ class Tester {
   Tester(RunnerSession& session, Reference& reference, const VerifyOptions& options)
       : session_(session), judge_(reference), options_(options) {}
 
-  absl::Status TestCase(const CaseUnderTest& one, std::size_t index);
+  // `draw`: which of the inputs that the case may be tested on.
+  absl::Status TestCase(const CaseUnderTest& one, std::size_t index, int draw = 0);
+  // Whether some mutation passed so far, but nowhere where that tells.
+  bool PassedByChance() const;
   CheckerTest Finish(std::size_t cases);
   void Refuse(const std::string& code, const std::string& label, const std::string& message);
   bool refused() const { return refused_; }
@@ -121,10 +134,17 @@ absl::StatusOr<std::vector<Bytes>> Tester::RightOutputs(const BoundCase& bound_c
   return right;
 }
 
-absl::Status Tester::TestCase(const CaseUnderTest& one, std::size_t index) {
+bool Tester::PassedByChance() const {
+  return std::any_of(tallies_.begin(), tallies_.end(), [](const auto& one) {
+    return one.second.rejected == 0 && one.second.passed_in.empty();
+  });
+}
+
+absl::Status Tester::TestCase(const CaseUnderTest& one, std::size_t index, int draw) {
   const BoundCase& bound_case = one.bound_case;
-  const InputSpec spec{DeriveSeed(options_.seed, "mutation", index)};
-  const InputSpec other_spec{DeriveSeed(options_.seed, "mutation, other seed", index)};
+  const std::string more = draw == 0 ? "" : fmt::format(", draw {}", draw);
+  const InputSpec spec{DeriveSeed(options_.seed, "mutation" + more, index)};
+  const InputSpec other_spec{DeriveSeed(options_.seed, "mutation, other seed" + more, index)};
   FETTLE_ASSIGN_OR_RETURN(const std::vector<Bytes> baseline, RunBaseline(one, spec));
   if (refused_) return absl::OkStatus();
   FETTLE_ASSIGN_OR_RETURN(const Judgement judgement, judge_.Judge(bound_case, spec, baseline));
@@ -261,17 +281,27 @@ absl::StatusOr<CheckerTest> TestChecker(const std::vector<CaseUnderTest>& cases,
       })) {
     limit = std::numeric_limits<std::int64_t>::max();
   }
+  const auto takes_part = [&cases, limit](std::size_t i) {
+    // Held-out cases stay out: what is found here is shown.
+    return cases[i].supported && cases[i].bound_case.set != CaseSet::kHeldOut &&
+           ElementsOf(cases[i].bound_case) <= limit;
+  };
   std::size_t tested = 0;
   for (std::size_t i = 0; i < cases.size() && !tester.refused(); ++i) {
-    // Held-out cases stay out: what is found here is shown.
-    if (!cases[i].supported || cases[i].bound_case.set == CaseSet::kHeldOut ||
-        ElementsOf(cases[i].bound_case) > limit) {
-      continue;
-    }
+    if (!takes_part(i)) continue;
     if (options.stop.stop_requested()) return absl::CancelledError("the checker test was stopped");
     if (options.progress) options.progress("testing the checker on " + cases[i].bound_case.label);
     FETTLE_RETURN_IF_ERROR(tester.TestCase(cases[i], i));
     ++tested;
+  }
+  for (int draw = 1; draw <= kFurtherDraws && tester.PassedByChance(); ++draw) {
+    for (std::size_t i = 0; i < cases.size() && !tester.refused(); ++i) {
+      if (!takes_part(i) || !HasSmallOutput(cases[i].bound_case)) continue;
+      if (options.stop.stop_requested()) {
+        return absl::CancelledError("the checker test was stopped");
+      }
+      FETTLE_RETURN_IF_ERROR(tester.TestCase(cases[i], i, draw));
+    }
   }
   if (tested == 0 && !tester.refused()) {
     tester.Refuse("no_cases", "", "no case could be tested; the baseline supports none of them");
