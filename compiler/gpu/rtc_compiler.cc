@@ -165,7 +165,9 @@ class RtcCompiler final : public KernelCompiler {
       result = RejectionOf(std::move(objections));
     } else {
       rtc::Request wire = WireRequest(request, options);
-      const std::string headers = precompiles_ ? SlowHeadersOf(request.source) : std::string();
+      // A request's own headers may stand for any other, and the server compiles nobody's code.
+      const bool precompiles = precompiles_ && request.headers.empty();
+      const std::string headers = precompiles ? SlowHeadersOf(request.source) : std::string();
       FETTLE_ASSIGN_OR_RETURN(const rtc::Ending ending, Run(std::move(wire), headers, stop));
       result = ResultOf(request, ending);
     }

@@ -379,6 +379,15 @@ TEST(Nvrtc, PrecompilesSlowHeadersOnceForAllCandidates) {
     EXPECT_EQ(code.find("-DBLOCK"), std::string::npos) << code;
     EXPECT_NE(code.find("// precompiled before: 1\n"), std::string::npos) << code;
   }
+  // A candidate's own header would be compiled in the server, and another's taken for it.
+  const auto own = (*compiler)->Compile(
+      {.target = *FindTarget("sm_90a"),
+       .source = "#include <cooperative_groups.h>\n#include <mine.h>\n__global__ void k() {}\n",
+       .headers = {{"mine.h", "#define MINE 1\n"}},
+       .entries = {"k"}},
+      {});
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->code_object.find("--pch"), std::string::npos) << own->code_object;
   // Not worth it, or not before everything else.
   for (const std::string& plain :
        {std::string("#include <cuda_fp16.h>\n__global__ void k() {}\n"), "#define X 1\n" + slow,
