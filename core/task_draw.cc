@@ -25,6 +25,7 @@ namespace {
 constexpr int kMaxDraws = 10000;
 constexpr std::uint64_t kHeldOutSalt = 0x68656c64;
 constexpr int kEdges = 3;
+constexpr int kLargeTries = 24;  // Strict ones at first, of a case with a large value.
 constexpr int kMostLarge = 6;   // Cases with a large value.
 constexpr int kLargeParts = 3;  // Small is the first third of the logarithmic range.
 
@@ -304,6 +305,12 @@ CaseDecl Drawer::Near(const CaseDecl& drawn) {
   return out;
 }
 
+bool IsEmpty(const BoundCase& bound_case) {
+  return std::any_of(
+      bound_case.tensors.begin(), bound_case.tensors.end(),
+      [](const BoundTensor& tensor) { return !tensor.is_null && tensor.elements() == 0; });
+}
+
 // The part of a failure that names its cause without the values drawn.
 std::string CauseOf(const absl::Status& status) {
   std::string message(status.message());
@@ -336,8 +343,10 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
           draws, out.size(), wanted, worst->second, worst->first));
     }
     const int number = static_cast<int>(out.size());
-    // Every other try is strict; where none fits, the others still find a case.
-    absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/tries % 2 == 0);
+    // Every other try is strict; where none fits, the others still find a case. Those of a large
+    // value in each dtype are there for that alone, and are given more.
+    const bool insists = number >= wanted - drawer.large() && tries < kLargeTries;
+    absl::StatusOr<CaseDecl> drawn = drawer.Draw(number, /*strict=*/insists || tries % 2 == 0);
     if (drawn.ok() && near_declared && tries % 4 == 3) drawn = drawer.Near(*drawn);
     ++tries;
     ++draws;
@@ -350,6 +359,10 @@ absl::StatusOr<std::vector<BoundCase>> Task::DrawHeldOut(std::uint64_t seed,
                  static_cast<std::uint64_t>(draws));
     if (!bound.ok()) {
       ++causes[CauseOf(bound.status())];
+      continue;
+    }
+    if (insists && IsEmpty(*bound)) {
+      ++causes["an empty tensor"];
       continue;
     }
     if (CaseBytes(*bound) > memory_cap) {
