@@ -2,16 +2,19 @@
 """Drives jobs of proposer external with the kernels of bench/external, one round a call.
 
     bench/run external_run --round bench/external/round1 [--tasks NAME ...] [--target sm_90a] [--data FOLDER]
-        [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--state FILE.tar.gz] [--pack FOLDER]
+        [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--verify] [--state FILE.tar.gz]
+        [--pack FOLDER]
 
 Starts a server on the data folder, submits one job for each task of the round that has none there yet,
 ends those that the round drops, hands in the round's kernels, waits for their verdicts and those of the
 tuner's values (as long as --limit allows), prints verdicts, feedback and the bar, records the jobs, and
-stops the server. Jobs go on where they stopped: --state brings the data folder that an earlier call
+stops the server. --verify exports the best accepted variant of each task and runs it again from its bundle
+after that. Jobs go on where they stopped: --state brings the data folder that an earlier call
 packed. --pack writes state.tar.gz (the data folder), results.tar.gz (briefs, feedback, recordings,
 evidence as JSON) and round.log there.
 """
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -91,8 +94,10 @@ class Round:
                 self.wait(proposal)
             say(f"{self.left():.0f} s left of {self.arguments.limit:.0f} for the tuner's values")
             self.settle({proposal["task"] for proposal in proposed})
-            for task in dict.fromkeys(proposal["task"] for proposal in self.proposals):
-                self.report(task)
+            tasks = list(dict.fromkeys(proposal["task"] for proposal in self.proposals))
+            best = {task: self.report(task) for task in tasks}
+            if self.arguments.verify:
+                self.verify({task: variant for task, variant in best.items() if variant})
         finally:
             try:
                 self.fettle.stop(timeout=60)
@@ -167,7 +172,25 @@ class Round:
         while self.left() > 0 and any(busy(task) for task in tasks):
             time.sleep(0.5)
 
+    def verify(self, variants):
+        """Submit to bundle, and the bundle run again."""
+        def one(task):
+            bundle = self.out / "bundles" / task
+            exported = self.fettle.run("export", variants[task], "--out", bundle)
+            if exported.returncode != 0:
+                return f"{task}: export exited {exported.returncode}: {exported.stderr[-300:]}"
+            begin = time.monotonic()
+            verified = self.fettle.run("verify", bundle, "--rerun", "--json")
+            (self.out / f"{task}_rerun.json").write_text(verified.stdout)
+            return (f"{task}: {variants[task]} exported, verify --rerun exited {verified.returncode} in "
+                    f"{time.monotonic() - begin:.0f} s {verified.stderr.strip()[-300:]}")
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for text in pool.map(one, variants):
+                say(text)
+
     def report(self, task):
+        """Its best accepted variant, or None."""
         job = self.jobs[task]
         state = self.fettle.json("jobs", job)
         rows = self.fettle.json("candidates", job)
@@ -181,6 +204,7 @@ class Round:
             say(f" {proposer}: {len(best)} candidates, ratios over declared (tuner) or tuned (external)")
             for row in best[:8 if proposer == "external" else 3]:
                 say(line(row))
+        best = None
         for variant in self.fettle.json("variants"):
             if variant.get("job_id") != job:
                 continue
@@ -188,7 +212,9 @@ class Round:
             (self.out / f"{task}_{variant['id']}.json").write_text(
                 self.fettle.run("show", variant["id"], "--json").stdout)
             if variant["status"] == "accepted":
+                best = best or variant["id"]
                 say(shown.stdout.split("\nCorrectness")[0])
+        return best
 
 
 def main():
@@ -202,6 +228,7 @@ def main():
     parser.add_argument("--fit", type=int, default=1000, help="at most so many values a proposal")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--limit", type=float, default=420, help="seconds for the whole call")
+    parser.add_argument("--verify", action="store_true", help="export what was accepted and run its bundle again")
     parser.add_argument("--state", type=pathlib.Path, help="a data folder that was packed")
     parser.add_argument("--pack", type=pathlib.Path, help="where to pack data folder, results and log")
     parser.add_argument("--cache", type=pathlib.Path, help="compile cache, to share between calls")

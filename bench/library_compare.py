@@ -7,7 +7,7 @@
     bench/run library_compare --table ROWS.jsonl [--ceiling 4244]
 
 --prepare needs fettle (FETTLE_BIN) and PyYAML but no GPU: it compiles for each timed case the task's own kernel (declared), the values
-that a main_job found (tuned, from its results.json), the kernels of a round of bench/external with their own values and what bundles
+that a main_job found (tuned, from its results.json; bench/compare/tuned_h200.json has those that the tuner's jobs accepted on an H200), the kernels of a round of bench/external with their own values and what bundles
 hold, with --sweep also N other values of each of a round's kernels, and writes objects and prepared.json to FOLDER.
 
 --run needs PyTorch and a driver, not fettle: for each case it makes inputs, checks every kernel against PyTorch's results, times all side

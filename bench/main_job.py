@@ -33,15 +33,15 @@ def units(fettle, job_id):
 
 
 def stages(fettle, job_id):
-    """Milliseconds by what units did, summed and unit by unit; nothing where there is no zstd to read
+    """Milliseconds by what units did, summed and unit by unit (when stored, verdict, steps); nothing where there is no zstd to read
     results with."""
     spent, units_of = collections.Counter(), []
     if shutil.which("zstd") is None:
         return spent, units_of
-    for _, result in fettle.results(job_id):
+    for stored_ns, result in fettle.results(job_id):
         steps = result["environment"].get("stages", [])
         verdict = (result.get("verdict") or {}).get("verdict", "-")
-        units_of.append([verdict, [[step["doing"], round(step["ms"], 1)] for step in steps]])
+        units_of.append([round(stored_ns / 1e9, 2), verdict, [[step["doing"], round(step["ms"], 1)] for step in steps]])
         for step in steps:
             spent[step["doing"].split(" timed/")[0].split(" checked/")[0]] += step["ms"]
     return spent, units_of
@@ -59,7 +59,7 @@ def run_task(fettle, name, arguments, out):
     except AssertionError as error:
         now = fettle.json("jobs", job["id"])
         fettle.run("cancel", job["id"])
-        done = "\n".join(f"  {verdict} {steps}" for verdict, steps in stages(fettle, job["id"])[1])
+        done = "\n".join(f"  {stored} {verdict} {steps}" for stored, verdict, steps in stages(fettle, job["id"])[1])
         raise AssertionError(f"{error}\n{json.dumps(now)[:2000]}\n{done}") from error
     end = fettle.json("jobs", job["id"])
     row = {"task": name, "job": end, "seconds": time.monotonic() - begin,

@@ -111,6 +111,7 @@ json ToJson(const WorkUnit& unit) {
               {"time_cap_s", JsonNumber(unit.time_cap_s)},
               {"deadline_ms", unit.deadline_ms}};
   if (unit.device_cap_ms > 0) out["device_cap_ms"] = unit.device_cap_ms;
+  if (!unit.search_seeds.empty()) out["search_seeds"] = unit.search_seeds;
   if (unit.incumbent) out["incumbent"] = ToJson(*unit.incumbent);
   if (unit.counters) out["counters"] = true;
   if (!unit.compiled.empty()) out["compiled"] = unit.compiled;
@@ -140,6 +141,7 @@ absl::StatusOr<WorkUnit> WorkUnitFromJson(const json& in) {
   reader.GetOptional("duty_span_s", unit.duty_span_s);
   reader.Get("seed", unit.seed);
   reader.Get("held_out_seed", unit.held_out_seed);
+  reader.GetOptional("search_seeds", unit.search_seeds);
   reader.Get("only_case", unit.only_case);
   reader.Get("time_cap_s", unit.time_cap_s);
   reader.Get("deadline_ms", unit.deadline_ms);

@@ -51,7 +51,9 @@ struct WorkUnit {
   bool counters = false;    // Also run it once under the vendor's profiler.
   double duty_span_s = 0;   // Above 0: also run it at several duty ratios, for so long each.
   std::uint64_t seed = 0;   // Inputs, order. Fresh per unit; secret until the job ends.
-  std::uint64_t held_out_seed = 0;    // kConfirm, kRegister: draws the held-out cases.
+  std::uint64_t held_out_seed = 0;  // kConfirm, kRegister: draws the held-out cases.
+  // kRegister: seeds of the evaluations to come, whose inputs a GPU is to have ready.
+  std::vector<std::uint64_t> search_seeds;
   std::string only_case;              // `fettle try --case`: this label alone.
   double time_cap_s = 20;             // Per timed case.
   std::int64_t deadline_ms = 120000;  // For the whole unit, from its lease.

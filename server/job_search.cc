@@ -500,6 +500,7 @@ WorkUnit JobRun::MakeWork(const UnitRow& row, const KernelUnderTest* kernel) con
     work.denominator = {CandidateDigest(task_->digest(), job_.target, baseline, baseline.values),
                         baseline, baseline.values};
     work.candidate = work.denominator;
+    work.search_seeds.assign(evaluation_seeds_.begin(), evaluation_seeds_.end());
     work.deadline_ms = limits::kRegisterDeadlineMs;
     return work;
   }

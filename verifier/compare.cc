@@ -203,7 +203,8 @@ double ElementTolerance::operator()(std::int64_t i) const {
 }
 
 double ElementTolerance::Length(std::int64_t i) const {
-  return expected_.length.empty() ? length_ : std::max(1.0, expected_.length[static_cast<Size>(i)]);
+  if (expected_.length.empty()) return length_;
+  return std::max(1.0, expected_.length[expected_.length.size() == 1 ? 0 : static_cast<Size>(i)]);
 }
 
 double ElementTolerance::Magnitude(std::int64_t i) const {

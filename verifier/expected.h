@@ -14,7 +14,8 @@ struct ExpectedOutput {
   std::int64_t row_elements = 1;
   std::vector<std::int64_t> rows;         // Sampled rows, ascending; empty: all of them.
   std::vector<double> values;             // Rows x row_elements; empty where `bytes` is filled.
-  std::vector<double> magnitude, length;  // As values, or empty where the reference gives none.
+  std::vector<double> magnitude, length;  // As values, or empty where the reference gives none;
+                                          // one length where all are the same.
   std::vector<std::uint8_t> bytes;        // kExactBits with raw bytes: dense bytes of the rows.
 };
 

@@ -77,7 +77,7 @@ std::vector<InputSpec> ChangesInPlace(const BoundCase& bound_case, const InputSp
   const auto first = static_cast<std::size_t>(outputs[0]);
   const BoundTensor& output = bound_case.tensors[first];
   const std::vector<std::int64_t> rows =
-      ChooseRows(output, ReferenceOptions{}.max_elements, DeriveSeed(spec.seed, "rows", first));
+      ChooseRows(bound_case, first, ReferenceOptions{}.max_elements, spec.seed);
   if (rows.empty()) return {flip};
   if (RowCount(tensor) != RowCount(output) || RowElements(tensor) == 0) return {flip, everything};
   const std::int64_t row =

@@ -2,6 +2,7 @@
 #include "verifier/reference.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -27,6 +28,7 @@ using nlohmann::json;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::int64_t kMostStoredBytes = std::int64_t{16} << 20;
+constexpr double kStoredBytesPerSecond = 100e6;  // Packed, written, and its digest taken.
 
 std::span<const std::uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
@@ -44,6 +46,23 @@ bool IsCompared(const BoundCase& bound_case, const BoundTensor& tensor) {
   if (!IsOutput(tensor)) return false;
   const BoundTolerance* tolerance = ToleranceOf(bound_case, tensor.name);
   return tolerance == nullptr || tolerance->kind != BoundTolerance::Kind::kChecker;
+}
+
+// How many elements of an output are compared at most, so that all of the case are within
+// `max_elements`: what an output leaves of an equal part goes to the larger ones.
+std::int64_t ElementsCompared(const BoundCase& bound_case, std::int64_t max_elements) {
+  std::vector<std::int64_t> sizes;
+  for (const BoundTensor& tensor : bound_case.tensors) {
+    if (IsCompared(bound_case, tensor)) sizes.push_back(tensor.elements());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  std::int64_t left = max_elements;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::int64_t part = left / static_cast<std::int64_t>(sizes.size() - i);
+    if (sizes[i] > part) return part;
+    left -= sizes[i];
+  }
+  return max_elements;
 }
 
 std::string CaseKey(const ReferenceSource& source, const std::string& inputs,
@@ -88,15 +107,17 @@ std::map<std::string, std::string> FillFiles(const BoundCase& bound_case,
   return needed;
 }
 
-std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max_elements,
-                                     std::uint64_t seed) {
+std::vector<std::int64_t> ChooseRows(const BoundCase& bound_case, std::size_t output,
+                                     std::int64_t max_elements, std::uint64_t seed) {
+  const BoundTensor& tensor = bound_case.tensors[output];
+  const std::int64_t share = ElementsCompared(bound_case, max_elements);
   const std::int64_t rows = RowCount(tensor), row = RowElements(tensor);
-  if (tensor.elements() <= max_elements || rows <= 2) return {};
-  const std::int64_t want = std::clamp<std::int64_t>(max_elements / std::max<std::int64_t>(1, row),
-                                                     2, std::min<std::int64_t>(rows, 65536));
+  if (tensor.elements() <= share || rows <= 2) return {};
+  const std::int64_t want = std::clamp<std::int64_t>(share / std::max<std::int64_t>(1, row), 2,
+                                                     std::min<std::int64_t>(rows, 65536));
   if (want >= rows) return {};
   std::set<std::int64_t> chosen{0, rows - 1};
-  const RandomPermutation order(static_cast<std::uint64_t>(rows), seed);
+  const RandomPermutation order(static_cast<std::uint64_t>(rows), DeriveSeed(seed, "rows", output));
   for (std::uint64_t i = 0; static_cast<std::int64_t>(chosen.size()) < want; ++i) {
     chosen.insert(static_cast<std::int64_t>(order(i)));
   }
@@ -260,12 +281,17 @@ absl::StatusOr<std::shared_ptr<const Expected>> Reference::Compute(const std::st
                                                                    const BoundCase& bound_case,
                                                                    const InputSpec& spec) {
   if (auto stored = store_.Get(key)) return std::make_shared<const Expected>(*std::move(stored));
+  const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<Expected> expected =
       source_.kind == "npy" ? EvaluateStored(bound_case) : EvaluateCxx(key, bound_case, spec);
   if (!expected.ok()) return expected.status();
   auto shared = std::make_shared<const Expected>(*std::move(expected));
-  // Large results cost more to store and check than to compute again.
-  if (shared->bytes() <= kMostStoredBytes) store_.Put(key, *shared);
+  // Others cost more to store and check than to compute again.
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const auto bytes = static_cast<double>(shared->bytes());
+  if (shared->bytes() <= kMostStoredBytes && took.count() * kStoredBytesPerSecond > bytes) {
+    store_.Put(key, *shared);
+  }
   return shared;
 }
 
@@ -293,7 +319,7 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const std::string& key, const Bo
     one.name = tensor.name;
     one.tensor = static_cast<std::int64_t>(i);
     one.row_elements = RowElements(tensor);
-    one.rows = ChooseRows(tensor, options_.max_elements, DeriveSeed(spec.seed, "rows", i));
+    one.rows = ChooseRows(bound_case, i, options_.max_elements, spec.seed);
     outputs.push_back({{"tensor", i}, {"rows", one.rows}});
     expected.outputs.push_back(std::move(one));
   }
@@ -316,7 +342,7 @@ absl::StatusOr<Expected> Reference::EvaluateCxx(const std::string& key, const Bo
     FETTLE_RETURN_IF_ERROR(
         TakeDoubles(bytes, &at, sizes[i].value("magnitude", false) ? count : 0, &output.magnitude));
     FETTLE_RETURN_IF_ERROR(
-        TakeDoubles(bytes, &at, sizes[i].value("length", false) ? count : 0, &output.length));
+        TakeDoubles(bytes, &at, sizes[i].value("length", std::size_t{0}), &output.length));
     if (raw > bytes.size() - at) return absl::InternalError("the reference answer is cut short");
     output.bytes.assign(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                         bytes.begin() + static_cast<std::ptrdiff_t>(at + raw));

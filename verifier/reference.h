@@ -63,7 +63,7 @@ struct ReferenceOptions {
   std::string cache_dir;  // Compiled references and results; empty: memory only.
   std::string compiler = "g++";
   std::chrono::seconds call_limit{120};
-  // Outputs with more elements are sampled by rows, chosen by the input seed.
+  // Of all compared outputs of a case together; larger ones are sampled by rows (ChooseRows).
   std::int64_t max_elements = std::int64_t{1} << 22;
   // 0: an eighth of the machine's memory, between 256 MiB and 4 GiB.
   std::int64_t memory_cache_bytes = 0;
@@ -110,6 +110,7 @@ class Reference {
 
   const ReferenceSource& source() const { return source_; }
   int processes() const { return options_.processes; }
+  std::int64_t memory_cache_bytes() const { return options_.memory_cache_bytes; }
 
  private:
   Reference(ReferenceSource source, ReferenceOptions options);
@@ -159,9 +160,10 @@ class Reference {
 std::map<std::string, std::string> FillFiles(const BoundCase& bound_case,
                                              const std::map<std::string, std::string>& files);
 
-// Rows of an output to compare when it has more than `max_elements`: the first and last, and rows
-// drawn by `seed`; ascending. Empty: all of them.
-std::vector<std::int64_t> ChooseRows(const BoundTensor& tensor, std::int64_t max_elements,
-                                     std::uint64_t seed);
+// Rows of the output with index `output` to compare where the case's compared outputs together have
+// more than `max_elements`: the first and last, and rows drawn by the inputs' `seed`; ascending.
+// Small outputs are compared whole, and large ones share what those leave. Empty: all of them.
+std::vector<std::int64_t> ChooseRows(const BoundCase& bound_case, std::size_t output,
+                                     std::int64_t max_elements, std::uint64_t seed);
 
 }  // namespace fettle

@@ -270,7 +270,7 @@ absl::StatusOr<Reply> Server::Evaluate(const Frame& frame) {
     FETTLE_ASSIGN_OR_RETURN(ExpectedOutput output, buffer.Take());
     reply.object["outputs"].push_back({{"values", output.values.size()},
                                        {"magnitude", !output.magnitude.empty()},
-                                       {"length", !output.length.empty()},
+                                       {"length", output.length.size()},
                                        {"bytes", output.bytes.size()}});
     reply.outputs.push_back(std::move(output));
   }

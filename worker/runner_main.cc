@@ -3,6 +3,7 @@
 // fettle-runner: the sandboxed child in which candidate code runs. Started by the worker with one
 // end of a socket pair; not meant to be started by hand.
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -32,6 +33,7 @@ namespace {
 // Exit codes; a signal or 128 + signal says more.
 constexpr int kChannelFailed = 4;
 constexpr int kDeviceFailed = 5;
+constexpr int kReferenceNice = 5;  // As compiles have.
 
 struct Options {
   int channel = -1;
@@ -85,6 +87,8 @@ absl::Status Serve(const Options& options) {
 
 // A task's own reference and checkers, apart from every candidate.
 int ServeReferences(const Options& options) {
+  // What is timed meanwhile needs a core at once; a reference can wait.
+  if (nice(kReferenceNice) == -1) errno = 0;
   LockdownOptions lockdown;
   lockdown.memory_bytes = options.memory_bytes;
   absl::Status status = ApplyLimits(lockdown);

@@ -442,7 +442,7 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
     if (services_.lane != nullptr) {
       FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
       reference_ = kept_->reference.get();
-      if (!services_.lane->on_cpu()) {
+      if (!services_.lane->on_cpu() && computes_ahead_) {
         ahead = std::async(std::launch::async, [this] { EvaluateAhead(); });
       }
     }

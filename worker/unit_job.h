@@ -95,6 +95,9 @@ class UnitJob {
   absl::Status BuildChecksAhead();
   // Has the reference compute what a GPU's cases will be judged by, while others compile.
   void EvaluateAhead();
+  // On a processor the reference computes what comes next while kernels run.
+  void ComputeNext(const std::vector<BoundCase>& cases, const VerifyOptions& options,
+                   std::stop_token stop);
   bool screens() const {
     return unit_.kind == UnitKind::kEvaluate && measures() && unit_.screen &&
            unit_.only_case.empty();
@@ -171,7 +174,8 @@ class UnitJob {
   std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
   Ceilings ceilings_;
-  bool looked_only_ = false;  // result_.verification is a first look.
+  bool looked_only_ = false;    // result_.verification is a first look.
+  bool computes_ahead_ = true;  // EvaluateAhead.
 };
 
 }  // namespace fettle

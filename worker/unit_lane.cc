@@ -2,6 +2,7 @@
 
 // A unit on its device: what it verifies beside other units, what it times alone.
 
+#include <limits>
 #include <utility>
 
 #include "core/status_macros.h"
@@ -45,7 +46,8 @@ Going UnitJob::Holding(LaneUse use, const std::function<Going()>& stages) {
 Going UnitJob::HoldOnce(LaneUse use, bool free_memory, const std::function<Going()>& stages) {
   const bool alone = use == LaneUse::kAlone && !services_.lane->hosts_candidate();
   Progress(alone ? "waiting to have the device alone" : "waiting for the device");
-  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, services_.lane->Enter(use, services_.stop, Haste()));
+  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold,
+                          services_.lane->Enter(use, services_.stop, Haste()));
   Progress("preparing the runner");
   if (free_memory) services_.lane->EndIdleRunners();
   if (use == LaneUse::kAlone && measures() && unit_.kind != UnitKind::kRegister) {
@@ -65,19 +67,31 @@ Going UnitJob::HoldOnce(LaneUse use, bool free_memory, const std::function<Going
   return going;
 }
 
-// What the first candidates would wait for: ceilings, and runners that are up.
+// What the first candidates would wait for: ceilings, and runners that hold the search's inputs.
+// The baseline goes the way of a candidate that is screened out.
 absl::Status UnitJob::PrepareSearch() {
-  Lane& lane = *services_.lane;
   own_.reset();
   Progress("waiting to have the device alone");
-  FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold, lane.Enter(LaneUse::kAlone, services_.stop));
-  Progress("measuring what the device can reach");
-  FETTLE_RETURN_IF_ERROR(FindCeilings());
-  Progress("preparing the runner");
-  for (const LaneUse use : {LaneUse::kAlone, LaneUse::kChecks}) {
-    FETTLE_ASSIGN_OR_RETURN(std::unique_ptr<RunnerClient> runner,
-                            lane.Take(use, /*fresh=*/false, services_.stop));
-    lane.Return(use, std::move(runner));
+  {
+    FETTLE_ASSIGN_OR_RETURN(const Lane::Hold hold,
+                            services_.lane->Enter(LaneUse::kAlone, services_.stop));
+    Progress("measuring what the device can reach");
+    FETTLE_RETURN_IF_ERROR(FindCeilings());
+  }
+  Progress("preparing the search");
+  for (const std::uint64_t seed : unit_.search_seeds) {
+    WorkUnit first = unit_;
+    first.kind = UnitKind::kEvaluate;
+    first.candidate = first.denominator = BaselineKernel();
+    first.incumbent_ratio = std::numeric_limits<double>::max();
+    first.seed = seed;
+    first.device_cap_ms = unit_.device_cap_ms > 0 ? DeviceLeft().count() : 0;
+    if (unit_.device_cap_ms > 0 && first.device_cap_ms == 0) break;
+    UnitJob job(first, services_);
+    job.computes_ahead_ = false;
+    const absl::StatusOr<UnitResult> done = job.Run();
+    result_.device_ns += done.ok() ? done->device_ns : job.device_ns();
+    if (absl::IsCancelled(done.status())) return done.status();
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <future>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -92,6 +93,19 @@ void UnitJob::EvaluateAhead() {
   for (auto& worker : workers) worker.get();
 }
 
+void UnitJob::ComputeNext(const std::vector<BoundCase>& cases, const VerifyOptions& options,
+                          std::stop_token stop) {
+  std::vector<bool> supported;
+  for (const BoundCase& one : cases) supported.push_back(supported_.at(one.label));
+  std::int64_t bytes = 0;
+  for (const auto& [index, spec] : SpecsAhead(cases, supported, options)) {
+    if (stop.stop_requested() || bytes > reference_->memory_cache_bytes() / 2) return;
+    const auto expected = reference_->Evaluate(cases[index], spec);
+    if (!expected.ok()) return;  // It fails again where it is judged.
+    bytes += (*expected)->bytes();
+  }
+}
+
 absl::StatusOr<std::vector<CaseUnderTest>> UnitJob::CasesUnderTest(
     const BuildContext& context, BuiltKernel& built, RunnerSession& session,
     const std::vector<BoundCase>& cases, bool with_baseline, Going* going) {
@@ -155,7 +169,16 @@ Going UnitJob::Verify(std::optional<CaseSet> only, bool first_look) {
   Verifier verifier(*runner_, *reference_);
   VerifyOptions options = MakeVerifyOptions();
   options.first_look = first_look;
+  std::jthread ahead;  // Ends before anything is timed.
+  if (on_cpu()) {
+    ahead = std::jthread(
+        [this, &chosen, &options](std::stop_token stop) { ComputeNext(chosen, options, stop); });
+  }
   FETTLE_ASSIGN_OR_RETURN(VerificationReport report, verifier.Verify(cases, options));
+  if (ahead.joinable()) {
+    ahead.request_stop();
+    ahead.join();
+  }
   const bool replaces = std::exchange(looked_only_, first_look);
   if (result_.verification && !replaces) {
     VerificationReport before = *std::move(result_.verification);

@@ -28,12 +28,12 @@ GpuCompilersOptions Options() {
 
 // Found once for all tests: starting a server takes a while.
 GpuCompilerSearch& Found(const std::string& name) {
-  static auto* const found = new std::vector<GpuCompilerSearch>(FindGpuCompilers(Options()));
-  for (GpuCompilerSearch& search : *found) {
+  static std::vector<GpuCompilerSearch> found = FindGpuCompilers(Options());
+  for (GpuCompilerSearch& search : found) {
     if (search.name == name) return search;
   }
   ADD_FAILURE() << "no search for " << name;
-  return found->front();
+  return found.front();
 }
 
 std::string ReadText(const std::string& path) {
@@ -370,8 +370,9 @@ TEST(Nvrtc, PrecompilesSlowHeadersOnceForAllCandidates) {
       "__global__ void k() {}\n";
   for (const std::string block : {"64", "128"}) {
     const std::string code = compile(slow, block);
-    EXPECT_TRUE(code.starts_with("#include <cooperative_groups.h>\n#include <cuda_fp16.h>\n"
-                                 "#pragma nv_hdrstop\n"))
+    EXPECT_TRUE(
+        code.starts_with("#include <cooperative_groups.h>\n#include <cuda_fp16.h>\n"
+                         "#pragma nv_hdrstop\n"))
         << code;
     EXPECT_NE(code.find("#define BLOCK " + block + "\n"), std::string::npos) << code;
     EXPECT_NE(code.find("#line 1 \"k.cu\"\n" + slow), std::string::npos) << code;
@@ -389,9 +390,8 @@ TEST(Nvrtc, PrecompilesSlowHeadersOnceForAllCandidates) {
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_EQ(own->code_object.find("--pch"), std::string::npos) << own->code_object;
   // Not worth it, or not before everything else.
-  for (const std::string& plain :
-       {std::string("#include <cuda_fp16.h>\n__global__ void k() {}\n"), "#define X 1\n" + slow,
-        "__device__ int i;\n" + slow}) {
+  for (const std::string& plain : {std::string("#include <cuda_fp16.h>\n__global__ void k() {}\n"),
+                                   "#define X 1\n" + slow, "__device__ int i;\n" + slow}) {
     const std::string code = compile(plain, "64");
     EXPECT_TRUE(code.starts_with(plain)) << code;
     EXPECT_EQ(code.find("--pch"), std::string::npos) << code;
@@ -410,11 +410,12 @@ TEST(Nvrtc, PrecompiledHeadersChangeNothing) {
   if (!plain.ok()) GTEST_SKIP() << plain.status();
   CompileRequest request{.target = *FindTarget("sm_90a"),
                          .source_name = "k.cu",
-                         .source = "#include <cooperative_groups.h>\n"
-                                   "namespace cg = cooperative_groups;\n"
-                                   "extern \"C\" __global__ void k(int* p) {\n"
-                                   "  cg::this_thread_block().sync();\n"
-                                   "  p[cg::this_thread_block().thread_rank()] = BLOCK;\n}\n",
+                         .source =
+                             "#include <cooperative_groups.h>\n"
+                             "namespace cg = cooperative_groups;\n"
+                             "extern \"C\" __global__ void k(int* p) {\n"
+                             "  cg::this_thread_block().sync();\n"
+                             "  p[cg::this_thread_block().thread_rank()] = BLOCK;\n}\n",
                          .macros = {{"BLOCK", "64"}},
                          .entries = {"k"}};
   const auto expected = (*plain)->Compile(request, {});

@@ -74,11 +74,13 @@ TEST(WorkUnitJson, RoundTrips) {
   unit.denominator = {"d2", SampleKernel(), {}};
   unit.incumbent = unit.candidate;
   unit.seed = std::numeric_limits<std::uint64_t>::max();
+  unit.search_seeds = {unit.seed, 3};
   const json first = ToJson(unit);
   const auto back = WorkUnitFromJson(json::parse(first.dump()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), first);
   EXPECT_EQ(back->seed, unit.seed);
+  EXPECT_EQ(back->search_seeds, unit.search_seeds);
   json bad = first;
   bad["kind"] = "guess";
   EXPECT_FALSE(WorkUnitFromJson(bad).ok());

@@ -180,6 +180,26 @@ TEST_F(JobTest, TheFastestContenderIsConfirmedFirst) {
   EXPECT_EQ(GetJob(job.id()).candidate_count(), kCandidates);
 }
 
+// A device has the search's inputs ready before the first candidate is there.
+TEST_F(JobTest, TheRegistrationKnowsTheSeedsOfTheSearch) {
+  StartServer();
+  std::set<std::uint64_t> announced, searched, fresh;  // Of the worker's thread.
+  StartWorker([&](const WorkUnit& unit) {
+    if (unit.kind == UnitKind::kRegister) {
+      announced.insert(unit.search_seeds.begin(), unit.search_seeds.end());
+    } else {
+      EXPECT_TRUE(unit.search_seeds.empty());
+    }
+    (unit.kind == UnitKind::kEvaluate ? searched : fresh).insert(unit.seed);
+    return HonestAnswer(unit);
+  });
+  EXPECT_TRUE(Watch(Submit(Request("r1")).id()).back().terminal());
+  worker_->Stop();
+  EXPECT_FALSE(searched.empty());
+  EXPECT_THAT(announced, testing::IsSupersetOf(searched));
+  for (const std::uint64_t seed : fresh) EXPECT_FALSE(announced.contains(seed));
+}
+
 TEST_F(JobTest, SubmitIsIdempotentByRequestId) {
   StartServer();
   const v1::Job first = Submit(Request("same"));

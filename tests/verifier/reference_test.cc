@@ -104,6 +104,30 @@ TEST_F(ReferenceTest, ComputesLayernormInDouble) {
   EXPECT_EQ(work->bytes, 8.0 * 3 * 257);
 }
 
+TEST_F(ReferenceTest, GivesOneLengthWhereAllAreTheSame) {
+  constexpr char kLengths[] = R"(
+#include "fettle_reference.h"
+extern "C" void lengths_ref(fettle_ref* ref) {
+  const int64_t cols = fettle_size(ref, "cols");
+  fettle_result& y = fettle_output(ref, "y");
+  for (int64_t i = 0; i < fettle_row_count(y) * cols; ++i) {
+    y.values[i] = y.magnitude[i] = 1;
+    y.length[i] = cols == 7 ? static_cast<double>(i) : 7.0;
+  }
+}
+)";
+  auto reference = Reference::Create(Source(kLengths, "lengths_ref"), Options());
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const auto varied = (*reference)->Evaluate(LayernormCase(3, 7), {1});
+  ASSERT_TRUE(varied.ok()) << varied.status();
+  EXPECT_EQ((*varied)->outputs[0].length.size(), 21u);
+  EXPECT_EQ((*varied)->outputs[0].length.back(), 20);
+  const auto same = (*reference)->Evaluate(LayernormCase(3, 8), {1});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ((*same)->outputs[0].length, std::vector<double>{7});
+  EXPECT_EQ((*same)->outputs[0].magnitude.size(), 24u);
+}
+
 TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
   ReferenceOptions options = Options();
   options.max_elements = 1000;
@@ -131,6 +155,31 @@ TEST_F(ReferenceTest, SamplesRowsOfLargeOutputsAndRemembersResults) {
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ((*other)->Evaluate(bound, {3}).status().code(), absl::StatusCode::kUnavailable);
   std::filesystem::remove_all(options.cache_dir);
+}
+
+TEST_F(ReferenceTest, ComparesSmallOutputsWholeAndLargeOnesShareTheRest) {
+  BoundCase bound = LayernormCase(1000, 10);
+  BoundTensor output = bound.tensors[2];
+  bound.tensors = {output, output, output};
+  bound.tensors[1].shape = {5, 10};
+  // 2,050 of 10,000 + 50 + 9,000 elements: 1,000 of each large one.
+  bound.tensors[2].shape = {900, 10};
+  EXPECT_EQ(ChooseRows(bound, 0, 2050, 7).size(), 100u);
+  EXPECT_TRUE(ChooseRows(bound, 1, 2050, 7).empty());  // Whole.
+  const std::vector<std::int64_t> rows = ChooseRows(bound, 2, 2050, 7);
+  ASSERT_EQ(rows.size(), 100u);
+  EXPECT_EQ(rows.front(), 0);
+  EXPECT_EQ(rows.back(), 899);
+  EXPECT_NE(rows, ChooseRows(bound, 2, 2050, 8));
+  // As many as there are.
+  EXPECT_TRUE(ChooseRows(bound, 0, 19'050, 7).empty());
+  EXPECT_TRUE(ChooseRows(bound, 2, 19'050, 7).empty());
+  // However many outputs: never more than asked for together, and never without first and last.
+  bound.tensors.assign(60, output);
+  std::size_t together = 0;
+  for (std::size_t i = 0; i < 60; ++i) together += ChooseRows(bound, i, 6000, 7).size() * 10;
+  EXPECT_EQ(together, 6000u);
+  EXPECT_EQ(ChooseRows(bound, 59, 100, 7), (std::vector<std::int64_t>{0, 999}));
 }
 
 TEST_F(ReferenceTest, SeveralThreadsShareItsProcessesAndComputeNothingTwice) {
