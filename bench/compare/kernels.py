@@ -176,6 +176,12 @@ class BoundKernel:
             if "buffer" in arg:
                 tensor = self.tensor(arg["buffer"], arg.get("member"), more)
                 return struct.pack("<Q", tensor.data_ptr() + self.number(arg.get("offset", 0), more) * tensor.element_size())
+            if "struct" in arg:
+                packed = bytearray(arg["struct"]["size"])
+                for field in arg["struct"]["fields"]:
+                    part = self.argument(field.get("arg", field), more)
+                    packed[field["at"]:field["at"] + len(part)] = part
+                return bytes(packed)
             raise RuntimeError(f"{self.case.task['name']}: the argument {arg} is not bound here")
         if arg in self.workspaces:
             return struct.pack("<Q", self.workspaces[arg].data_ptr())
