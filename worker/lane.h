@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,8 +69,7 @@ class Lane {
   // Right to the device; gives it back when destroyed.
   class Hold {
    public:
-    Hold(Lane* lane, LaneUse use, bool searching)
-        : lane_(lane), use_(use), searching_(searching) {}
+    Hold(Lane* lane, LaneUse use, bool searching) : lane_(lane), use_(use), searching_(searching) {}
     Hold(Hold&& other) noexcept
         : lane_(std::exchange(other.lane_, nullptr)),
           use_(other.use_),
@@ -101,7 +101,9 @@ class Lane {
     std::unique_ptr<Reference> reference;
     JudgementCache judged;
     std::mutex mutex;
-    std::set<std::uint64_t> computed_ahead;  // Seeds of units; guarded by `mutex`.
+    // By a unit's seed: until the reference has computed what units of that seed are judged by.
+    // Guarded by `mutex`. Who computes it waits for it before its unit ends.
+    std::map<std::uint64_t, std::shared_future<void>> computed_ahead;
   };
   absl::StatusOr<std::shared_ptr<TaskState>> StateFor(const Task& task);
 

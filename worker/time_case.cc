@@ -19,6 +19,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::int64_t kCpuRotationCap = std::int64_t{256} << 20;
+// A processor makes the sets of a screening for longer than it uses them.
+constexpr std::int64_t kCpuScreenRotation = std::int64_t{8} << 20;
 constexpr std::uint64_t kSecondSet = 0x9E3779B97F4A7C15ULL;  // Of the other input set's seed.
 constexpr int kScreenBlocks = 4;
 constexpr int kScreenPairs = 3;
@@ -29,9 +31,9 @@ constexpr double kHopelessRatio = 0.85;
 std::int64_t RotationBytes(const TimeRequest& request, const Target& target) {
   if (request.rotation_bytes > 0) return request.rotation_bytes;
   const std::int64_t twice = 2 * target.cache;
-  return target.vendor == Vendor::kCpu
-             ? std::min(twice > 0 ? twice : kCpuRotationCap, kCpuRotationCap)
-             : twice;
+  if (target.vendor != Vendor::kCpu) return twice;
+  return std::min(twice > 0 ? twice : kCpuRotationCap,
+                  request.screen_only ? kCpuScreenRotation : kCpuRotationCap);
 }
 
 TimingOptions OptionsFor(const TimeRequest& request, Vendor vendor) {

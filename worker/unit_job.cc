@@ -433,17 +433,17 @@ void UnitJob::RefuseTask() {
 
 absl::StatusOr<UnitResult> UnitJob::Run() {
   const auto start = std::chrono::steady_clock::now();
-  const auto stages = [this]() -> Going {
+  std::shared_future<void> computing;  // Where this unit does it.
+  const auto stages = [this, &computing]() -> Going {
     FETTLE_ASSIGN_OR_RETURN(const bool allowed, CheckPolicy());
     if (!allowed) return false;
     FETTLE_ASSIGN_OR_RETURN(const bool bound, BindCases());
     if (!bound) return false;
-    std::future<void> ahead;
     if (services_.lane != nullptr) {
       FETTLE_ASSIGN_OR_RETURN(kept_, services_.lane->StateFor(*services_.task));
       reference_ = kept_->reference.get();
       if (!services_.lane->on_cpu() && computes_ahead_) {
-        ahead = std::async(std::launch::async, [this] { EvaluateAhead(); });
+        computing = StartAhead();
       }
     }
     FETTLE_ASSIGN_OR_RETURN(const bool compiled, CompileAll());
@@ -452,13 +452,13 @@ absl::StatusOr<UnitResult> UnitJob::Run() {
       FETTLE_ASSIGN_OR_RETURN(const bool clean, CheckOnCpu());
       if (!clean) return false;
     }
-    if (ahead.valid()) {
-      Progress("computing the reference");
-      ahead.get();
-    }
+    // What a search sees first needs little of it.
+    if (!screens() || services_.lane->hosts_candidate()) FETTLE_RETURN_IF_ERROR(AwaitReference());
     return OnLane();
   };
-  FETTLE_RETURN_IF_ERROR(stages().status());
+  const Going decided = stages();
+  if (computing.valid()) computing.wait();  // It uses this object.
+  FETTLE_RETURN_IF_ERROR(decided.status());
   if (unit_.kind == UnitKind::kRegister) RefuseTask();
   if (result_.verdict && !unit_.job_id.empty() && !result_.verdict->case_label.empty()) {
     result_.verdict->evidence["reproduce"] = fmt::format(

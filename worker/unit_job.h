@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,8 +94,12 @@ class UnitJob {
   // Compiles the check builds, both at once and before the device is held; what comes out of the
   // compiler's cache later is judged there.
   absl::Status BuildChecksAhead();
-  // Has the reference compute what a GPU's cases will be judged by, while others compile.
+  // Has the reference compute what a GPU's cases will be judged by, while others compile; once for
+  // all units of a seed.
+  std::shared_future<void> StartAhead();
   void EvaluateAhead();
+  // What is judged after this has been computed: nothing waits for it while it holds the device.
+  absl::Status AwaitReference();
   // On a processor the reference computes what comes next while kernels run.
   void ComputeNext(const std::vector<BoundCase>& cases, const VerifyOptions& options,
                    std::stop_token stop);
@@ -174,6 +179,8 @@ class UnitJob {
   std::shared_ptr<Lane::TaskState> kept_;
   Reference* reference_ = nullptr;
   Ceilings ceilings_;
+  std::shared_future<void>
+      computed_;                // Of the unit's seed; invalid where nothing is computed ahead.
   bool looked_only_ = false;    // result_.verification is a first look.
   bool computes_ahead_ = true;  // EvaluateAhead.
 };

@@ -129,6 +129,7 @@ Going UnitJob::OnDevice() {
       const auto screen = [this] { return Screen(); };
       FETTLE_ASSIGN_OR_RETURN(const bool promising, Holding(LaneUse::kAlone, screen));
       if (!promising) return false;
+      FETTLE_RETURN_IF_ERROR(AwaitReference());
     }
     const auto time = [this]() -> Going {
       if (!screens() || result_.screening) return Measure();

@@ -56,12 +56,30 @@ VerifyOptions UnitJob::MakeVerifyOptions() const {
   return options;
 }
 
-void UnitJob::EvaluateAhead() {
-  {
-    const std::lock_guard lock(kept_->mutex);
-    if (kept_->computed_ahead.size() > 10'000) kept_->computed_ahead.clear();
-    if (!kept_->computed_ahead.insert(unit_.seed).second) return;  // A unit with the same seed did.
+std::shared_future<void> UnitJob::StartAhead() {
+  const std::lock_guard lock(kept_->mutex);
+  if (const auto found = kept_->computed_ahead.find(unit_.seed);
+      found != kept_->computed_ahead.end()) {
+    computed_ = found->second;
+    return {};
   }
+  // Confirmations have a seed each.
+  if (kept_->computed_ahead.size() > 10'000) kept_->computed_ahead.clear();
+  computed_ = std::async(std::launch::async, [this] { EvaluateAhead(); }).share();
+  kept_->computed_ahead[unit_.seed] = computed_;
+  return computed_;
+}
+
+absl::Status UnitJob::AwaitReference() {
+  if (!computed_.valid()) return absl::OkStatus();
+  Progress("computing the reference");
+  while (computed_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    if (services_.stop.stop_requested()) return absl::CancelledError("the unit was cancelled");
+  }
+  return absl::OkStatus();
+}
+
+void UnitJob::EvaluateAhead() {
   const VerifyOptions options = MakeVerifyOptions();
   std::vector<BoundCase> cases;
   std::vector<bool> supported;
