@@ -105,9 +105,15 @@ __device__ __forceinline__ bool Wide(const T* y, const T* dy, const T* dx, int c
   return cols % (16 / static_cast<int>(sizeof(T))) == 0 && Aligned(y) && Aligned(dy) && Aligned(dx);
 }
 
+// On a multiprocessor. Values of 16 bits, kept as fp32 from one pass to the next, take more registers.
+template <typename T>
+constexpr int Blocks(int threads) {
+  return threads > 512 ? 1 : (sizeof(T) == 4 ? 1024 : 640) / threads;
+}
+
 // A warp has kTurns rows of up to kKeep * 512 bytes.
 template <typename T, int kWarps, int kKeep, int kTurns>
-__global__ void __launch_bounds__(kWarps * 32, 32 / kWarps)
+__global__ void __launch_bounds__(kWarps * 32, Blocks<T>(kWarps * 32))
     softmax_backward_warps(const T* y, const T* dy, T* dx, int rows, int cols) {
   constexpr int kWide = 16 / static_cast<int>(sizeof(T));
   const int row = (blockIdx.x * kWarps + threadIdx.x / 32) * kTurns;
@@ -122,7 +128,7 @@ __global__ void __launch_bounds__(kWarps * 32, 32 / kWarps)
 
 // A block has a row of up to kPacks * 16 bytes, or a longer one that it reads again.
 template <typename T, int kThreads, int kPacks>
-__global__ void __launch_bounds__(kThreads, 1024 / kThreads)
+__global__ void __launch_bounds__(kThreads, Blocks<T>(kThreads))
     softmax_backward_block(const T* y, const T* dy, T* dx, int rows, int cols) {
   constexpr int kWide = 16 / static_cast<int>(sizeof(T)), kKeep = kPacks / kThreads;
   __shared__ float parts[kThreads / 32];
