@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row selection for a group of matrices: a block copies ROWS selected rows of one matrix, which lie
-// together in the result. Its threads take the packs one after another, UNROLL of them in flight, and
-// count rows and columns on instead of dividing; packs are as wide as the matrix's rows allow.
+// together in the result. Its threads take the packs one after another, UNROLL of them in flight,
+// and count rows and columns on instead of dividing; packs are as wide as the matrix's rows allow.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -9,10 +9,11 @@
 // `width` packs a row.
 template <typename P, typename I>
 __device__ __forceinline__ void Select(const P* in, const I* indices, P* out, int rows, int width) {
-  constexpr int kTogether = sizeof(P) >= 8 ? UNROLL : 2 * UNROLL;
+  constexpr int kTogether = sizeof(P) >= 8 || UNROLL == 8 ? UNROLL : 2 * UNROLL;
   const int count = rows * width;
   const int step_row = BLOCK / width, step = BLOCK - step_row * width;
-  int row = static_cast<int>(threadIdx.x) / width, col = static_cast<int>(threadIdx.x) - row * width;
+  int row = static_cast<int>(threadIdx.x) / width,
+      col = static_cast<int>(threadIdx.x) - row * width;
   for (int first = threadIdx.x; first < count; first += kTogether * BLOCK) {
     int from[kTogether];
     P packs[kTogether];
@@ -43,7 +44,7 @@ __device__ __forceinline__ void Select(const P* in, const I* indices, P* out, in
 template <typename I>
 __device__ __forceinline__ void SelectPairs(const unsigned short* in, const I* indices,
                                             unsigned short* out, int rows, int width) {
-  constexpr int kTogether = 2 * UNROLL, kStep = 2 * BLOCK;
+  constexpr int kTogether = UNROLL == 8 ? 8 : 2 * UNROLL, kStep = 2 * BLOCK;
   const int count = rows * width;
   const int step_row = kStep / width, step = kStep - step_row * width;
   int row = 2 * static_cast<int>(threadIdx.x) / width;
@@ -86,7 +87,8 @@ __device__ __forceinline__ void SelectPairs(const unsigned short* in, const I* i
 }
 
 template <typename P, typename T, typename I>
-__device__ __forceinline__ void SelectBytes(const T* in, const I* indices, T* out, int rows, int width) {
+__device__ __forceinline__ void SelectBytes(const T* in, const I* indices, T* out, int rows,
+                                            int width) {
   Select(reinterpret_cast<const P*>(in), indices, reinterpret_cast<P*>(out), rows,
          width * static_cast<int>(sizeof(T)) / static_cast<int>(sizeof(P)));
 }

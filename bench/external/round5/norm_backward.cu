@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of layer normalization (CENTER 1) or RMS normalization (CENTER 0) in one pass: a warp or a
-// block has whole rows, one after another, writes their dx, and adds up in registers what its rows give
-// each column. The rows to come are on their way into shared memory, each thread's share into places of
-// its own, STAGES rows deep (fp32: STAGESF). A last launch adds up the blocks' columns in a fixed order.
-// Rows that are long or no whole packs take a plain way.
+// Gradient of layer normalization (CENTER 1) or RMS normalization (CENTER 0) in one pass: a warp or
+// a block has whole rows, one after another, writes their dx, and adds up in registers what its
+// rows give each column. The rows to come are on their way into shared memory, each thread's share
+// into places of its own, STAGES rows deep (fp32: STAGESF). A last launch adds up the blocks'
+// columns in a fixed order. Rows that are long or no whole packs take a plain way.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -181,8 +181,7 @@ __global__ void __launch_bounds__(kLanes* kRows, kBlocks)
       }
       __syncthreads();
     }
-    for (int i = tid; i < (CENTER + 1) * cols; i += kThreads)
-      own[i] = columns[i / cols][i % cols];
+    for (int i = tid; i < (CENTER + 1) * cols; i += kThreads) own[i] = columns[i / cols][i % cols];
   } else {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
