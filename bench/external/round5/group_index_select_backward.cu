@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of the grouped row selection without an atomic addition for each element: the occurrences of
-// each matrix are listed by the row that they add to, and a warp adds CHUNK of them up, 128 columns at a
-// time. A row whose occurrences lie in one chunk is stored; only rows that several chunks share, which
-// are zeroed before as those without occurrences are, are added to atomically.
+// Gradient of the grouped row selection without an atomic addition for each element: the
+// occurrences of each matrix are listed by the row that they add to, and a warp adds CHUNK of them
+// up, 128 columns at a time. A row whose occurrences lie in one chunk is stored; only rows that
+// several chunks share, which are zeroed before as those without occurrences are, are added to
+// atomically.
 #include <cuda_runtime.h>
 
 struct Starts {
@@ -11,7 +12,8 @@ struct Starts {
 
 // `table`: where each matrix's rows start among those of all.
 extern "C" __global__ void __launch_bounds__(256)
-    group_add_clear(Starts starts, int* table, int* counts, int* cursors, int members, int heights) {
+    group_add_clear(Starts starts, int* table, int* counts, int* cursors, int members,
+                    int heights) {
   const int i = blockIdx.x * 256 + threadIdx.x;
   if (i < heights) counts[i] = 0;
   if (i < members) cursors[i] = 0;
@@ -66,8 +68,7 @@ extern "C" __global__ void __launch_bounds__(256)
   __syncthreads();
   place += first + before - count;
   if (top + tid < height) *own = place;
-  cleared[tid] = top + tid < height &&
-                 (count == 0 || place / CHUNK != (place + count - 1) / CHUNK);
+  cleared[tid] = top + tid < height && (count == 0 || place / CHUNK != (place + count - 1) / CHUNK);
   __syncthreads();
   const int width = widths[member];
   float* rows = grad_in[member] + static_cast<long long>(top) * width;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization (CENTER 1) or RMS normalization (CENTER 0): a row is read once, 16 bytes a thread
-// with all loads in flight together, and stays in registers. A short row belongs to a warp, which may
-// take several at a time; a long one to a block, whose warps meet once: each brings its sum and its
-// squares about its own mean. Rows that are no whole packs are read element by element, and what a
-// thread cannot hold again for each pass.
+// Layer normalization (CENTER 1) or RMS normalization (CENTER 0): a row is read once, 16 bytes a
+// thread with all loads in flight together, and stays in registers. A short row belongs to a warp,
+// which may take several at a time; a long one to a block, whose warps meet once: each brings its
+// sum and its squares about its own mean. Rows that are no whole packs are read element by element,
+// and what a thread cannot hold again for each pass.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -40,7 +40,8 @@ struct alignas(16) Part {
   float sum, squares, mean, count;
 };
 
-// kTurns rows of kThreads threads, from `row` on. With kTurns > 1 they fit into kKeep packs a thread.
+// kTurns rows of kThreads threads, from `row` on. With kTurns > 1 they fit into kKeep packs a
+// thread.
 template <int kThreads, int kKeep, int kTurns, int N, typename T>
 __device__ __forceinline__ void Normalize(const T* x, const T* gamma, const T* beta, T* y,
                                           float* rstd, int row, int rows, int cols, float eps,
@@ -107,7 +108,8 @@ __device__ __forceinline__ void Normalize(const T* x, const T* gamma, const T* b
 #pragma unroll
   for (int t = 0; t < kTurns; ++t) squares[t] = Sum<32>(squares[t]);
   if (kThreads > 32) {
-    if (tid % 32 == 0) parts[tid / 32] = Part{sum[0], squares[0], mean[0], static_cast<float>(count)};
+    if (tid % 32 == 0)
+      parts[tid / 32] = Part{sum[0], squares[0], mean[0], static_cast<float>(count)};
     __syncthreads();
     const Part part = parts[tid % kWarps];
     float own = part.squares;
@@ -131,8 +133,8 @@ __device__ __forceinline__ void Normalize(const T* x, const T* gamma, const T* b
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const float value = ToFloat(pack.values[k]), factor = ToFloat(g.values[k]);
-        Put(&out.values[k],
-            CENTER ? (value - mean[t]) * scale * factor + ToFloat(b.values[k]) : value * scale * factor);
+        Put(&out.values[k], CENTER ? (value - mean[t]) * scale * factor + ToFloat(b.values[k])
+                                   : value * scale * factor);
       }
       to[i] = out;
     });
@@ -141,7 +143,8 @@ __device__ __forceinline__ void Normalize(const T* x, const T* gamma, const T* b
 }
 
 template <typename T>
-__device__ __forceinline__ bool Wide(const T* x, const T* gamma, const T* beta, const T* y, int cols) {
+__device__ __forceinline__ bool Wide(const T* x, const T* gamma, const T* beta, const T* y,
+                                     int cols) {
   return cols % (16 / static_cast<int>(sizeof(T))) == 0 && Aligned(x) && Aligned(gamma) &&
          Aligned(beta) && Aligned(y);
 }

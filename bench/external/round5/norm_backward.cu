@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of layer normalization (CENTER 1) or RMS normalization (CENTER 0) in one pass: a warp or a
-// block has whole rows, one after another, writes their dx, and adds up in registers what its rows give
-// each column. The rows to come are on their way into shared memory, each thread's share into places of
-// its own, STAGES rows deep (fp32: STAGESF). A second launch adds up the blocks' columns in a fixed order.
+// Gradient of layer normalization (CENTER 1) or RMS normalization (CENTER 0) in one pass: a warp or
+// a block has whole rows, one after another, writes their dx, and adds up in registers what its
+// rows give each column. The rows to come are on their way into shared memory, each thread's share
+// into places of its own, STAGES rows deep (fp32: STAGESF). A last launch adds up the blocks'
+// columns in a fixed order. Rows that are long or no whole packs take a plain way.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -180,8 +181,7 @@ __global__ void __launch_bounds__(kLanes* kRows, kBlocks)
       }
       __syncthreads();
     }
-    for (int i = tid; i < (CENTER + 1) * cols; i += kThreads)
-      own[i] = columns[i / cols][i % cols];
+    for (int i = tid; i < (CENTER + 1) * cols; i += kThreads) own[i] = columns[i / cols][i % cols];
   } else {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
@@ -194,6 +194,65 @@ __global__ void __launch_bounds__(kLanes* kRows, kBlocks)
       }
     }
   }
+}
+
+// Other rows: a block has one and reads it twice.
+template <typename T>
+__global__ void __launch_bounds__(256)
+    norm_backward_any_rows(const T* dy, const T* x, const T* gamma, const float* mean,
+                           const float* rstd, T* dx, int cols) {
+  __shared__ float places[2][8];
+  const int tid = threadIdx.x;
+  const long long start = static_cast<long long>(blockIdx.x) * cols;
+  const float inverse = rstd[blockIdx.x], center = CENTER ? mean[blockIdx.x] : 0.0f;
+  float sum = 0, across = 0;
+  for (int c = tid; c < cols; c += 256) {
+    const float weighted = ToFloat(dy[start + c]) * ToFloat(gamma[c]);
+    sum += weighted;
+    across += weighted * ((ToFloat(x[start + c]) - center) * inverse);
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    across += __shfl_xor_sync(0xffffffffu, across, offset);
+  }
+  if (tid % 32 == 0) {
+    places[0][tid / 32] = sum;
+    places[1][tid / 32] = across;
+  }
+  __syncthreads();
+  sum = across = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (CENTER) sum += places[0][i];
+    across += places[1][i];
+  }
+  sum /= static_cast<float>(cols);
+  across /= static_cast<float>(cols);
+  for (int c = tid; c < cols; c += 256) {
+    const float weighted = ToFloat(dy[start + c]) * ToFloat(gamma[c]);
+    const float normal = (ToFloat(x[start + c]) - center) * inverse;
+    Put(dx + start + c, inverse * (weighted - sum - normal * across));
+  }
+}
+
+// And their columns' parts: of every so many rows each.
+template <typename T>
+__global__ void __launch_bounds__(128)
+    norm_backward_any_parts(const T* dy, const T* x, const float* mean, const float* rstd,
+                            float* partial, int rows, int cols) {
+  const int col = blockIdx.x * 128 + threadIdx.x;
+  if (col >= cols) return;
+  float to_gamma = 0, to_beta = 0;
+  for (int row = blockIdx.y; row < rows; row += gridDim.y) {
+    const long long at = static_cast<long long>(row) * cols + col;
+    const float grad = ToFloat(dy[at]);
+    to_gamma += grad * ((ToFloat(x[at]) - (CENTER ? mean[row] : 0.0f)) * rstd[row]);
+    to_beta += grad;
+  }
+  float* own = partial + static_cast<long long>(blockIdx.y) * (CENTER + 1) * cols + col;
+  own[0] = to_gamma;
+  if (CENTER) own[cols] = to_beta;
 }
 
 // Blocks of 8 columns by 64: as many rows of the parts at a time.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of softmax: both inputs of a row are read once, 16 bytes a thread with all loads in flight
-// together, and stay in registers. A short row belongs to a warp, which may take several at a time; a
-// long one to a block, whose warps meet once. Rows that are no whole packs are read element by element,
-// and what a thread cannot hold again for each pass.
+// Gradient of softmax: both inputs of a row are read once, 16 bytes a thread with all loads in
+// flight together, and stay in registers. A short row belongs to a warp, which may take several at
+// a time; a long one to a block, whose warps meet once. Rows that are no whole packs are read
+// element by element, and what a thread cannot hold again for each pass.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -34,10 +34,11 @@ __device__ __forceinline__ float Sum(float value) {
   return value;
 }
 
-// kTurns rows of kThreads threads, from `row` on. With kTurns > 1 they fit into kKeep packs a thread.
+// kTurns rows of kThreads threads, from `row` on. With kTurns > 1 they fit into kKeep packs a
+// thread.
 template <int kThreads, int kKeep, int kTurns, int N, typename T>
-__device__ __forceinline__ void Gradient(const T* y, const T* dy, T* dx, int row, int rows, int cols,
-                                         float* parts) {
+__device__ __forceinline__ void Gradient(const T* y, const T* dy, T* dx, int row, int rows,
+                                         int cols, float* parts) {
   using Packed = Pack<T, N>;
   constexpr int kWarps = kThreads / 32;
   const int tid = threadIdx.x % kThreads, packs = cols / N;
@@ -64,7 +65,8 @@ __device__ __forceinline__ void Gradient(const T* y, const T* dy, T* dx, int row
     }
     if constexpr (kTurns == 1) {
 #pragma unroll 1
-      for (int i = tid + kKeep * kThreads; i < packs; i += kThreads) visit(i, of_y[t][i], of_dy[t][i]);
+      for (int i = tid + kKeep * kThreads; i < packs; i += kThreads)
+        visit(i, of_y[t][i], of_dy[t][i]);
     }
   };
 
@@ -105,9 +107,16 @@ __device__ __forceinline__ bool Wide(const T* y, const T* dy, const T* dx, int c
   return cols % (16 / static_cast<int>(sizeof(T))) == 0 && Aligned(y) && Aligned(dy) && Aligned(dx);
 }
 
+// On a multiprocessor. Values of 16 bits, kept as fp32 from one pass to the next, take more
+// registers.
+template <typename T>
+constexpr int Blocks(int threads) {
+  return threads > 512 ? 1 : (sizeof(T) == 4 ? 1024 : 640) / threads;
+}
+
 // A warp has kTurns rows of up to kKeep * 512 bytes.
 template <typename T, int kWarps, int kKeep, int kTurns>
-__global__ void __launch_bounds__(kWarps * 32, 32 / kWarps)
+__global__ void __launch_bounds__(kWarps * 32, Blocks<T>(kWarps * 32))
     softmax_backward_warps(const T* y, const T* dy, T* dx, int rows, int cols) {
   constexpr int kWide = 16 / static_cast<int>(sizeof(T));
   const int row = (blockIdx.x * kWarps + threadIdx.x / 32) * kTurns;
@@ -122,7 +131,7 @@ __global__ void __launch_bounds__(kWarps * 32, 32 / kWarps)
 
 // A block has a row of up to kPacks * 16 bytes, or a longer one that it reads again.
 template <typename T, int kThreads, int kPacks>
-__global__ void __launch_bounds__(kThreads, 1024 / kThreads)
+__global__ void __launch_bounds__(kThreads, Blocks<T>(kThreads))
     softmax_backward_block(const T* y, const T* dy, T* dx, int rows, int cols) {
   constexpr int kWide = 16 / static_cast<int>(sizeof(T)), kKeep = kPacks / kThreads;
   __shared__ float parts[kThreads / 32];

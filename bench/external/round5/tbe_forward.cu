@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooled lookup in a batch of embedding tables: a warp has a bag. Its lanes form groups, as many as the
-// width of a row leaves lanes for; each group adds up every so many of the bag's rows, up to three packs
-// of a row a lane, with UNROLL packs in flight. At the end the groups' sums are added.
+// Pooled lookup in a batch of embedding tables: a warp has a bag. Its lanes form groups, as many as
+// the width of a row leaves lanes for; each group adds up every so many of the bag's rows, up to
+// three packs of a row a lane, with up to UNROLL packs in flight. At the end the groups' sums are
+// added.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -17,61 +18,79 @@ __device__ __forceinline__ float Value(const unsigned* words, int k) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(words[k / 2] >> (k % 2 * 16))));
 }
 
+template <typename I>
 struct Bag {
-  long long start, end;
-  const float* weights;  // Of all bags, or null.
+  const I* indices;
+  const float* weights;  // Or null: all 1.
+  int size, width;
   float scale;
-  int width;
 };
 
 // Groups of kLanes lanes, kPacks packs of N columns each; wider rows take several turns.
 template <int kLanes, int kPacks, int N, typename T, typename I>
-__device__ __forceinline__ void Pool(const T* table, const I* indices, const Bag& bag, float* out) {
-  using Packed = Words<N * static_cast<int>(sizeof(T)) / 4>;
+__device__ __forceinline__ void Pool(const T* table, const Bag<I>& bag, float* out) {
+  using Packed = Words<N* static_cast<int>(sizeof(T)) / 4>;
   constexpr int kGroups = 32 / kLanes;
-  constexpr int kRows = UNROLL / kPacks > 1 ? UNROLL / kPacks : 1;
-  const int lane = threadIdx.x % kLanes, group = threadIdx.x % 32 / kLanes;
+  constexpr int kRows = UNROLL / kPacks >= 4 ? 4 : UNROLL / kPacks >= 2 ? 2 : 1;
+  const int in_warp = threadIdx.x % 32, lane = in_warp % kLanes, group = in_warp / kLanes;
 #pragma unroll 1
   for (int turn = 0; turn < bag.width; turn += kLanes * kPacks * N) {
     const int col = turn + lane * N;
+    // A lane beyond the row's end adds up some other column, which it does not write.
+    int columns[kPacks];
     float sums[kPacks][N];
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
+      columns[p] = col + p * kLanes * N < bag.width ? col + p * kLanes * N : 0;
 #pragma unroll
       for (int k = 0; k < N; ++k) sums[p][k] = 0.0f;
     }
-    const auto load = [&](Packed(&row)[kPacks], long long i) {
-      const T* from = table + static_cast<long long>(indices[i]) * bag.width + col;
+    const auto load = [&](Packed(&row)[kPacks], int index) {
+      const T* from = table + static_cast<long long>(index) * bag.width;
 #pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        const int at = p * kLanes * N;
-        if (col + at < bag.width) row[p] = *reinterpret_cast<const Packed*>(from + at);
-      }
+      for (int p = 0; p < kPacks; ++p) row[p] = *reinterpret_cast<const Packed*>(from + columns[p]);
     };
-    const auto add = [&](const Packed(&row)[kPacks], long long i) {
-      const float factor = bag.weights != nullptr ? bag.weights[i] : 1.0f;
+    const auto add = [&](const Packed(&row)[kPacks], float factor) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        if (col + p * kLanes * N >= bag.width) continue;
 #pragma unroll
         for (int k = 0; k < N; ++k) sums[p][k] += factor * Value<T>(row[p].at, k);
       }
     };
-    long long base = bag.start;
+    // Of the next 32 rows each lane fetches an index and a weight, ahead of its use.
+    int next = 0;
+    float next_weight = 1.0f;
+    const auto fetch = [&](int at) {
+      if (at >= bag.size) return;
+      next = static_cast<int>(bag.indices[at]);
+      if (bag.weights != nullptr) next_weight = bag.weights[at];
+    };
+    fetch(in_warp);
 #pragma unroll 1
-    for (; base + kRows * kGroups <= bag.end; base += kRows * kGroups) {
-      Packed rows[kRows][kPacks];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) load(rows[r], base + r * kGroups + group);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) add(rows[r], base + r * kGroups + group);
-    }
+    for (int base = 0; base < bag.size; base += 32) {
+      const int index = next, count = bag.size - base < 32 ? bag.size - base : 32;
+      const float weight = next_weight;
+      fetch(base + 32 + in_warp);
+      const auto factor = [&](int at) { return __shfl_sync(0xffffffffu, weight, at); };
+      int i = group;
 #pragma unroll 1
-    for (; base < bag.end; base += kGroups) {
-      if (base + group >= bag.end) continue;
-      Packed row[kPacks];
-      load(row, base + group);
-      add(row, base + group);
+      for (; i - group + kRows * kGroups <= count; i += kRows * kGroups) {
+        Packed rows[kRows][kPacks];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          load(rows[r], __shfl_sync(0xffffffffu, index, i + r * kGroups));
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) add(rows[r], factor(i + r * kGroups));
+      }
+#pragma unroll 1
+      for (; i - group < count; i += kGroups) {
+        const int at = i < count ? i : 0, last = __shfl_sync(0xffffffffu, index, at);
+        const float last_factor = factor(at);
+        if (i >= count) continue;
+        Packed row[kPacks];
+        load(row, last);
+        add(row, last_factor);
+      }
     }
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
@@ -94,20 +113,20 @@ __device__ __forceinline__ void Pool(const T* table, const I* indices, const Bag
 }
 
 template <int N, typename T, typename I>
-__device__ __forceinline__ void PoolWidth(const T* table, const I* indices, const Bag& bag, float* out) {
+__device__ __forceinline__ void PoolWidth(const T* table, const Bag<I>& bag, float* out) {
   const int packs = bag.width / N;
   if (packs <= 8) {
-    Pool<8, 1, N>(table, indices, bag, out);
+    Pool<8, 1, N>(table, bag, out);
   } else if (packs <= 16) {
-    Pool<8, 2, N>(table, indices, bag, out);
+    Pool<8, 2, N>(table, bag, out);
   } else if (packs <= 24) {
-    Pool<8, 3, N>(table, indices, bag, out);
+    Pool<8, 3, N>(table, bag, out);
   } else if (packs <= 32) {
-    Pool<16, 2, N>(table, indices, bag, out);
+    Pool<16, 2, N>(table, bag, out);
   } else if (packs <= 48) {
-    Pool<16, 3, N>(table, indices, bag, out);
+    Pool<16, 3, N>(table, bag, out);
   } else {
-    Pool<32, 3, N>(table, indices, bag, out);
+    Pool<32, 3, N>(table, bag, out);
   }
 }
 
@@ -121,13 +140,16 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK)
   const int at = blockIdx.x * (BLOCK / 32) + threadIdx.x / 32;
   if (at >= tables * batch) return;
   const int table = at / batch, sample = at - table * batch, first = column_offsets[table];
-  Bag bag = {offsets[at], offsets[at + 1], sample_weights, 1.0f, column_offsets[table + 1] - first};
-  if (mean != 0 && bag.end > bag.start) bag.scale = 1.0f / static_cast<float>(bag.end - bag.start);
+  const long long start = offsets[at];
+  Bag<I> bag = {indices + start, sample_weights == nullptr ? nullptr : sample_weights + start,
+                static_cast<int>(offsets[at + 1] - start), column_offsets[table + 1] - first, 1.0f};
+  if (mean != 0 && bag.size > 0) bag.scale = 1.0f / static_cast<float>(bag.size);
   const T* rows = weights + weights_offsets[table];
   float* result = out + static_cast<long long>(sample) * columns + first;
-  if (bag.width % kWide == 0 && weights_offsets[table] % kWide == 0) {
-    PoolWidth<kWide>(rows, indices, bag, result);
+  const bool wide = bag.width % kWide == 0 && weights_offsets[table] % kWide == 0;
+  if (kWide == 4 || wide) {
+    PoolWidth<kWide>(rows, bag, result);
   } else {
-    PoolWidth<4>(rows, indices, bag, result);
+    PoolWidth<4>(rows, bag, result);
   }
 }
