@@ -55,7 +55,8 @@ class DemoCommand final : public Subcommand {
     return "optimize a bundled task, export the winner and verify the bundle";
   }
   std::string details() const override {
-    return "Starts a server on its own data folder unless one answers there.\n"
+    return "Starts a server on its own data folder unless one answers there. Without a budget\n"
+           "of its own the job ends with the first variant that is accepted.\n"
            "Exit code: 0 a variant was accepted and its bundle verified, 1 not.";
   }
   void Declare(FlagSet& flags) override {
@@ -166,6 +167,7 @@ absl::StatusOr<v1::Job> DemoCommand::Optimize(Context& context, OptimizerClient&
   if (budget_.empty()) {
     budget_.candidates = replay ? 12 : 6;
     budget_.minutes = 5;
+    if (!replay) request.options = {"speedup_stop=1"};  // With the first variant.
   }
   FETTLE_ASSIGN_OR_RETURN(request.budget, budget_.ToWire());
   FETTLE_ASSIGN_OR_RETURN(const v1::Job job, SubmitTask(context, client, files, request));

@@ -36,6 +36,8 @@ absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text) {
       options.plateau = static_cast<std::int64_t>(plateau);
     } else if (key == "roofline_stop") {
       FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 0, 10, &options.roofline_stop));
+    } else if (key == "speedup_stop") {
+      FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 0, 1e6, &options.speedup_stop));
     } else if (key == "tune_share") {
       FETTLE_RETURN_IF_ERROR(ReadNumber(value, key, 0, 1, &options.tune_share));
     } else if (key == "time_cap_s") {
@@ -59,10 +61,11 @@ absl::StatusOr<JobOptions> ParseJobOptions(const std::string& json_text) {
        : key == "partition" ? options.partition
                             : options.qos) = value.get<std::string>();
     } else {
-      return errors::BadField("options_json." + key,
-                              "no such option; there are plateau, roofline_stop, tune_share, "
-                              "time_cap_s, model, writer, recording, fit, turns, account, "
-                              "partition and qos");
+      return errors::BadField(
+          "options_json." + key,
+          "no such option; there are plateau, roofline_stop, speedup_stop, tune_share, "
+          "time_cap_s, model, writer, recording, fit, turns, account, "
+          "partition and qos");
     }
   }
   return options;

@@ -22,6 +22,9 @@ struct JobOptions {
   std::int64_t plateau = 300;
   // Stop once a variant reaches this fraction of the roofline; 0: never.
   double roofline_stop = 0.95;
+  // Stop once a variant is so many times as fast as the declared baseline, and give back what is
+  // under way; 0: never.
+  double speedup_stop = 0;
   // Part of the candidate budget that finding the tuned baseline may take.
   double tune_share = 0.33;
   // Seconds of timing per timed case and measurement.

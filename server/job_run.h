@@ -156,6 +156,8 @@ class JobRun {
   // Gives evaluations under way back, and confirmations too once their grace is over. Their
   // candidates stay open, and a resumed job goes on with them.
   void GiveBackLate();
+  // Open candidates, those that are to be confirmed too or not; they stay open in the store.
+  void GiveBack(bool confirmations_too);
   absl::Status Finish(const char* state, const std::string& message);
   // The device time is spent before the task was checked.
   absl::Status FinishUnchecked();
@@ -169,6 +171,8 @@ class JobRun {
   // Kernels whose tunables clients asked to fit.
   absl::Status RestoreFits();
   std::string StopReason() const;
+  // Of `speedup_stop`; empty: not yet.
+  std::string EnoughReason() const;
   // Candidates that the budget of device time allows beside what is under way, each with its
   // confirmation. The first one goes alone: it tells how long they take.
   std::int64_t DeviceRoom() const;

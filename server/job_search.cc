@@ -142,7 +142,17 @@ absl::Status JobRun::ReplayOutcomes() {
   }
 }
 
+std::string JobRun::EnoughReason() const {
+  if (options_.speedup_stop <= 0 || job_.stage != job_stage::kSearch ||
+      job_.best_ratio_declared < options_.speedup_stop) {
+    return "";
+  }
+  return fmt::format("{:.3f} times as fast as declared is enough (speedup_stop)",
+                     job_.best_ratio_declared);
+}
+
 std::string JobRun::StopReason() const {
+  if (std::string enough = EnoughReason(); !enough.empty()) return enough;
   const BudgetRow& budget = job_.budget;
   const BudgetRow& spent = job_.spent;
   const auto time_over = [&budget] {
@@ -213,7 +223,10 @@ std::int64_t JobRun::OverTimeMs() const {
 
 void JobRun::GiveBackLate() {
   const std::int64_t grace = std::clamp(job_.budget.wall_ms / 20, kMinGraceMs, kMaxGraceMs);
-  const bool confirmations_too = OverTimeMs() >= grace;
+  GiveBack(/*confirmations_too=*/OverTimeMs() >= grace);
+}
+
+void JobRun::GiveBack(bool confirmations_too) {
   std::erase_if(open_, [&](const auto& entry) {
     const auto& [ordinal, open] = entry;
     if (open.confirm_queued && !confirmations_too) return false;
@@ -241,7 +254,11 @@ absl::StatusOr<bool> JobRun::StepSearch(std::stop_token stop) {
     FETTLE_RETURN_IF_ERROR(PrepareSearch());
     return true;
   }
-  if (OverTimeMs() >= 0) GiveBackLate();
+  if (!EnoughReason().empty()) {
+    GiveBack(/*confirmations_too=*/true);
+  } else if (OverTimeMs() >= 0) {
+    GiveBackLate();
+  }
   FETTLE_ASSIGN_OR_RETURN(const bool confirming, StartConfirmation());
   if (confirming) return true;
   const std::string reason = StopReason();

@@ -212,6 +212,19 @@ TEST_F(JobTest, SubmitIsIdempotentByRequestId) {
             grpc::StatusCode::ALREADY_EXISTS);
 }
 
+TEST_F(JobTest, StopsWithTheFirstVariantThatIsFastEnough) {
+  StartServer();
+  StartWorker(HonestAnswer);
+  v1::SubmitJobRequest request = Request("r1");
+  request.set_options_json(R"({"speedup_stop": 1})");
+  const v1::Job job = Submit(request);
+  EXPECT_TRUE(Watch(job.id()).back().terminal());
+  const v1::Job ended = GetJob(job.id());
+  EXPECT_THAT(ended.message(), testing::HasSubstr("is enough (speedup_stop)"));
+  EXPECT_EQ(ended.verdict_counts().at("WIN"), 1);
+  EXPECT_GT(ended.best_ratio_declared(), 1);
+}
+
 TEST_F(JobTest, StopsAtTheBudgetAndResumesWithMore) {
   StartServer();
   StartWorker(HonestAnswer);
