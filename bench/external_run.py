@@ -2,8 +2,8 @@
 """Drives jobs of proposer external with the kernels of bench/external, one round a call.
 
     bench/run external_run --round bench/external/round1 [--tasks NAME ...] [--target sm_90a] [--data FOLDER]
-        [--candidates 200] [--tune-share 0.3] [--fit N] [--limit 420] [--verify] [--state FILE.tar.gz]
-        [--pack FOLDER]
+        [--candidates 200] [--tune-share 0.3] [--fit N] [--time-cap 20] [--limit 420] [--verify]
+        [--state FILE.tar.gz] [--pack FOLDER]
 
 Starts a server on the data folder, submits one job for each task of the round that has none there yet,
 ends those that the round drops, hands in the round's kernels, waits for their verdicts and those of the
@@ -118,6 +118,7 @@ class Round:
         job = self.fettle.json("submit", SOURCE / "tasks" / task, "--target", self.arguments.target,
                                "--proposer", "external", "--candidates", self.arguments.candidates,
                                "--option", f"tune_share={self.arguments.tune_share}",
+                               "--option", f"time_cap_s={self.arguments.time_cap}",
                                "--seed", self.arguments.seed, "--no-watch")
         self.jobs[task] = job["id"]
         self.jobs_file.write_text(json.dumps(self.jobs))
@@ -225,6 +226,7 @@ def main():
     parser.add_argument("--target", default="auto")
     parser.add_argument("--candidates", type=int, default=200)
     parser.add_argument("--tune-share", type=float, default=0.3)
+    parser.add_argument("--time-cap", type=float, default=20, help="seconds of timing per timed case and measurement")
     parser.add_argument("--fit", type=int, default=1000, help="at most so many values a proposal")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--limit", type=float, default=420, help="seconds for the whole call")

@@ -93,7 +93,9 @@ std::string Call(const BundleModel& model, const BundleBuild& build, const std::
 GeneratedFiles CmakeFromSource(const BundleModel& model) {
   const std::string op = CppIdentifier(model.task->name()), space = OperatorNamespace(model);
   std::string calls;
-  for (const BundleBuild& build : model.builds) calls += Call(model, build, space);
+  for (const BundleBuild& build : model.builds) {
+    if (!build.selectors.empty()) calls += Call(model, build, space);
+  }
   return {
       {fmt::format("cmake/fettle_{}FromSource.cmake", op),
        Substituted(kFromSource,

@@ -382,6 +382,7 @@ json MakeManifest(const BundleModel& model, const Facts& files) {
 json MakeBuildList(const BundleModel& model) {
   json builds = json::array();
   for (const BundleBuild& build : model.builds) {
+    if (build.selectors.empty()) continue;
     const BundleKernel& kernel =
         model.kernels[static_cast<std::size_t>(model.KernelIndex(build.kernel))];
     json macros = json::array(), headers = json::array();

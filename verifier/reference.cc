@@ -258,20 +258,26 @@ absl::Status Reference::PrepareCase(Seat& seat, const std::string& key, const Bo
 }
 
 absl::StatusOr<std::shared_ptr<const Expected>> Reference::Evaluate(const BoundCase& bound_case,
-                                                                    const InputSpec& spec) {
+                                                                    const InputSpec& spec,
+                                                                    bool ahead) {
   const std::string key = CaseKey(source_, options_.inputs, bound_case, spec);
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !computing_.contains(key); });
+    const int most_ahead = std::max(1, options_.processes - 1);
+    changed_.wait(lock, [&] {
+      return !computing_.contains(key) && (!ahead || ahead_ < most_ahead || by_key_.contains(key));
+    });
     if (const auto found = by_key_.find(key); found != by_key_.end()) {
       recent_.splice(recent_.begin(), recent_, found->second);
       return found->second->second;
     }
     computing_.insert(key);
+    ahead_ += ahead;
   }
   auto expected = Compute(key, bound_case, spec);
   const std::lock_guard lock(mutex_);
   computing_.erase(key);
+  ahead_ -= ahead;
   if (expected.ok()) Remember(key, *expected);
   changed_.notify_all();
   return expected;

@@ -95,8 +95,11 @@ class Reference {
   ~Reference();
 
   // Expected outputs of a case for these inputs. Outputs judged by a checker alone are left out.
+  // `ahead`: nobody waits for it yet, so it leaves one process to those who do, where there are
+  // several.
   absl::StatusOr<std::shared_ptr<const Expected>> Evaluate(const BoundCase& bound_case,
-                                                           const InputSpec& spec);
+                                                           const InputSpec& spec,
+                                                           bool ahead = false);
   // Runs checker `checker` of the source on a candidate's dense outputs (all outputs of the case,
   // in case order, as in RunObservation).
   absl::StatusOr<CheckerResult> Check(const BoundCase& bound_case, const InputSpec& spec,
@@ -150,6 +153,7 @@ class Reference {
   std::vector<std::unique_ptr<Seat>> seats_;  // All; guarded by mutex_, as is what follows.
   std::vector<Seat*> free_;
   std::set<std::string> computing_;  // Keys.
+  int ahead_ = 0;                    // Of those, that nobody waits for.
   using Entry = std::pair<std::string, std::shared_ptr<const Expected>>;
   std::list<Entry> recent_;  // Most recently used first.
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;

@@ -135,7 +135,7 @@ class Lane {
   static constexpr int kQuarantineAfter = 2;  // Failed health checks in a row.
   static constexpr std::size_t kTasks = 4;
   static constexpr int kRaiseTries = 3;
-  static constexpr int kReferenceProcesses = 4;
+  static constexpr int kReferenceProcesses = 5;
   static constexpr std::chrono::milliseconds kPatience{3000}, kQuiet{250};
 
   LaneUse Actual(LaneUse use) const { return hosts_candidate() ? LaneUse::kAlone : use; }

@@ -101,7 +101,9 @@ void UnitJob::EvaluateAhead() {
     for (std::size_t i = next++; i < wanted.size(); i = next++) {
       if (services_.stop.stop_requested()) return;
       // What fails fails again where it is judged.
-      reference_->Evaluate(cases[wanted[i].first], wanted[i].second).status().IgnoreError();
+      reference_->Evaluate(cases[wanted[i].first], wanted[i].second, /*ahead=*/true)
+          .status()
+          .IgnoreError();
     }
   };
   std::vector<std::future<void>> workers;
@@ -118,7 +120,7 @@ void UnitJob::ComputeNext(const std::vector<BoundCase>& cases, const VerifyOptio
   std::int64_t bytes = 0;
   for (const auto& [index, spec] : SpecsAhead(cases, supported, options)) {
     if (stop.stop_requested() || bytes > reference_->memory_cache_bytes() / 2) return;
-    const auto expected = reference_->Evaluate(cases[index], spec);
+    const auto expected = reference_->Evaluate(cases[index], spec, /*ahead=*/true);
     if (!expected.ok()) return;  // It fails again where it is judged.
     bytes += (*expected)->bytes();
   }

@@ -142,6 +142,31 @@ TEST(Bundle, ManifestFollowsItsSchemaAndGivesTheTestedEnvelope) {
   EXPECT_EQ(manifest["fallback"]["builds"][0]["status"], "compiled_only");
 }
 
+// Held-out cases have types together that no declared case has: bf16 values with i32 indices.
+TEST(Bundle, ABuildThatOnlyHeldOutCasesNeededIsEvidenceAlone) {
+  FakeBlobs blobs;
+  json document = SampleProvenance(blobs, "v1", 128);
+  json other = document["builds"][0];
+  other["key"] = std::string(64, 'a');
+  document["builds"].push_back(other);
+  const auto files = BuildBundle(std::vector<VariantProvenance>{Parsed(document)}, blobs);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const json manifest = json::parse(files->at("manifest.json"));
+  const absl::Status valid = CheckSchema(manifest, json::parse(ManifestSchema()));
+  EXPECT_TRUE(valid.ok()) << valid;
+  const json& builds = manifest["variants"][0]["builds"];
+  ASSERT_EQ(builds.size(), 2u);
+  EXPECT_FALSE(builds[0]["serves"].empty());
+  EXPECT_TRUE(builds[1]["serves"].empty());
+  EXPECT_EQ(json::parse(files->at("src/build.json"))["builds"].size(), 1u);
+  const BundleReport report = VerifyBundle(*files);
+  for (const BundleProblem& problem : report.problems)
+    ADD_FAILURE() << problem.path << ": " << problem.message;
+  // One that serves nothing at all is no variant's.
+  document["builds"].erase(0);
+  EXPECT_FALSE(BuildBundle(std::vector<VariantProvenance>{Parsed(document)}, blobs).ok());
+}
+
 TEST(Bundle, WithoutTheBaselinesObjectsTheFallbackIsACallback) {
   FakeBlobs blobs;
   const std::vector<VariantProvenance> variants = {Parsed(SampleProvenance(blobs, "v1", 128))};

@@ -217,6 +217,35 @@ TEST_F(ReferenceTest, SeveralThreadsShareItsProcessesAndComputeNothingTwice) {
   EXPECT_NE(found[0][0]->outputs[0].values, found[0][1]->outputs[0].values);
 }
 
+// Two slow evaluations ahead, of two processes: what somebody waits for has one of them.
+TEST_F(ReferenceTest, WhatIsComputedAheadLeavesAProcessToThoseWhoWait) {
+  constexpr char kSlow[] = R"(
+#include <unistd.h>
+#include "fettle_reference.h"
+extern "C" void slow_ref(fettle_ref* ref) {
+  fettle_result& y = fettle_output(ref, "y");
+  if (fettle_row_count(y) > 1) usleep(1500000);
+  for (int64_t i = 0; i < fettle_row_count(y) * fettle_size(ref, "cols"); ++i) y.values[i] = 1;
+}
+)";
+  ReferenceOptions options = Options();
+  options.processes = 2;
+  auto reference = Reference::Create(Source(kSlow, "slow_ref"), options);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  std::atomic<int> done = 0;
+  std::vector<std::thread> ahead;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    ahead.emplace_back([&, seed] {
+      EXPECT_TRUE((*reference)->Evaluate(LayernormCase(2, 3), {seed}, /*ahead=*/true).ok());
+      ++done;
+    });
+  }
+  // However slow this machine is: the second begins when the first has ended, if not later.
+  EXPECT_TRUE((*reference)->Evaluate(LayernormCase(1, 3), {7}).ok());
+  EXPECT_LT(done, 2);
+  for (std::thread& thread : ahead) thread.join();
+}
+
 TEST_F(ReferenceTest, CrashesAndHangsAreTheTasksErrors) {
   struct Bad {
     const char* body;
