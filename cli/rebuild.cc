@@ -51,7 +51,10 @@ absl::Status RebuildKernel(const BundleModel& model, const BundleKernel& kernel,
   for (const BundleBuild& one : model.builds) {
     if (one.kernel != kernel.id || one.target != target) continue;
     const auto found = built.builds.find(one.key);
-    if (found == built.builds.end()) {
+    if (one.selectors.empty()) {
+      report.notes.push_back(fmt::format(
+          "{}: not compared: held-out cases alone needed it, and no operator uses it", one.path));
+    } else if (found == built.builds.end()) {
       report.different.push_back(one.path);
     } else if (found->second.record.compiler != one.compiler) {
       report.notes.push_back(fmt::format("{}: not compared: made by {}, here is {}", one.path,

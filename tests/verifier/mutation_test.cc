@@ -123,6 +123,36 @@ TEST_F(MutationTest, ChanceInATinyCaseRefusesNoTask) {
   EXPECT_TRUE(wrong->failure.reason_code.ends_with("_passes")) << wrong->failure.reason_code;
 }
 
+// 64 elements that hang on one number: gdpa's only key has weight 1, and the answer is a copy of v,
+// in some draws. That refused a sound task now and then.
+TEST_F(MutationTest, ChanceInOneNumberRefusesNoTask) {
+  BoundTolerance loose;
+  loose.output = "y";
+  loose.kind = BoundTolerance::Kind::kRelative;
+  loose.atol = 0.01;
+  int by_chance = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const auto test = Test(
+        "(x[0] * x[0] < 2 ? x[0] * x[0] / 2 : 1.001) * x[i]", loose,
+        [](const float* x, std::int64_t i) {
+          return (x[0] * x[0] < 2 ? x[0] * x[0] / 2 : 1.001f) * x[i];
+        },
+        "kernel", /*rows=*/4, /*cols=*/16, seed);
+    ASSERT_TRUE(test.ok()) << test.status();
+    EXPECT_TRUE(test->accepted) << "seed " << seed << ": " << test->failure.message;
+    by_chance += test->registration["mutations"].dump().find("false") != std::string::npos;
+  }
+  EXPECT_GT(by_chance, 0);
+  // Where most draws show nothing it is the task's fault.
+  EXPECT_EQ(Reason(Test(
+                "(x[0] * x[0] < 0.01 ? 0.5 : 1.001) * x[i]", loose,
+                [](const float* x, std::int64_t i) {
+                  return (x[0] * x[0] < 0.01 ? 0.5f : 1.001f) * x[i];
+                },
+                "kernel", 4, 16)),
+            "copy_of_x_passes");
+}
+
 TEST_F(MutationTest, ConstantAnswerIsRefused) {
   EXPECT_EQ(Reason(Test("0.25 + 0 * x[i]", AutoTolerance("y"),
                         [](const float*, std::int64_t) { return 0.25f; })),
