@@ -62,7 +62,7 @@ struct BundleBuild {
   nlohmann::json facts;
   std::string path, sha256;
   std::size_t bytes = 0;
-  bool waits = false;                    // cpu: barriers or warp operations may be reached.
+  bool waits = false;  // cpu: barriers or warp operations may be reached.
   // The calls that this object serves. None: held-out cases alone needed it, so it is kept as
   // evidence, without its macros, and no operator uses it.
   std::vector<BuildSelector> selectors;
