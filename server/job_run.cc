@@ -593,8 +593,8 @@ absl::Status JobRun::EndStage(const std::string& reason) {
     }
   }
   if (given_back_ > 0) {
-    best += fmt::format(
-        "; {} candidates under way were given back, a resumed job goes on with them", given_back_);
+    best += fmt::format("; {} candidates under way were given back{}", given_back_,
+                        EnoughReason().empty() ? ", a resumed job goes on with them" : "");
   }
   return Finish(job_state::kSucceeded, fmt::format("stopped: {}; {}", reason, best));
 }

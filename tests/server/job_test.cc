@@ -221,6 +221,7 @@ TEST_F(JobTest, StopsWithTheFirstVariantThatIsFastEnough) {
   EXPECT_TRUE(Watch(job.id()).back().terminal());
   const v1::Job ended = GetJob(job.id());
   EXPECT_THAT(ended.message(), testing::HasSubstr("is enough (speedup_stop)"));
+  EXPECT_THAT(ended.message(), testing::Not(testing::HasSubstr("goes on with them")));
   EXPECT_EQ(ended.verdict_counts().at("WIN"), 1);
   EXPECT_GT(ended.best_ratio_declared(), 1);
 }
